@@ -34,6 +34,7 @@ mod tree;
 mod undo;
 mod verify;
 mod view;
+mod warm;
 mod write;
 mod x_merge;
 
@@ -57,4 +58,5 @@ pub use tree::Tree;
 pub use undo::{Before, Undo};
 pub use verify::{EntryVisitor, TreeReport};
 pub use view::{Newest, Seen, View};
+pub use warm::NodePlace;
 pub use write::{Mode, Value, Written};

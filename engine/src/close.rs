@@ -1,6 +1,6 @@
 //! Ends an open store: closes it, or leaves it as a crash would.
 
-use crate::core::Core;
+use crate::{core::Core, warm};
 use std::time::Duration;
 use wattle_buffer::{Error, Result};
 use wattle_wal::Log;
@@ -66,6 +66,7 @@ fn write_out(core: &Core) -> Result<()> {
 
 /// Ends the threads of the engine, and drops the session states that were kept for new sessions.
 fn stop_threads(core: &Core) {
+    core.warm.thread.stop();
     core.checkpoints.thread.stop();
     core.janitor.thread.stop();
     core.txns.keeper.stop();
@@ -101,11 +102,14 @@ fn close_logged(core: &Core, log: &Log) -> Result<()> {
     log.flush_now()?;
     if !log.has_written() && core.pool.flush()? == 0 {
         core.check_files()?;
+        warm::save(core, false);
         tracing::info!(path = %core.file.path.display(), "closed unchanged");
         return Ok(());
     }
     log.end_in_small_segment()?;
-    core.final_checkpoint()
+    core.final_checkpoint()?;
+    warm::save(core, true);
+    Ok(())
 }
 
 /// Closes a store that was used without a log.
@@ -113,10 +117,12 @@ fn close_unlogged(core: &Core) -> Result<()> {
     let written = core.pool.flush()?;
     let mark = core.barrier.unlogged.get().expect("set when it was opened");
     if !mark.is_marked() {
+        warm::save(core, false);
         tracing::info!(path = %core.file.path.display(), "closed unchanged");
         return Ok(());
     }
     core.store_unlogged()?;
+    warm::save(core, true);
     tracing::info!(path = %core.file.path.display(), pages_written = written, "closed");
     Ok(())
 }

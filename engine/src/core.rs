@@ -15,6 +15,7 @@ use crate::{
     tree::Tree,
     txn::{Durability, TxnOptions, TxnSystem},
     unlogged_pages::{BulkLoad, NoBulkLoad, UnloggedPages},
+    warm::WarmStart,
 };
 use parking_lot::Mutex;
 use std::{
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     pub checkpoints: Checkpoints,
     /// How the store was left before.
     pub info: StoreInfo,
+    pub warm: WarmStart,
     /// The store was opened read-only, see [`crate::Options::read_only`].
     pub read_only: bool,
     /// How long an auto-committed change waits for a transaction that holds its record.

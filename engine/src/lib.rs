@@ -55,6 +55,7 @@ mod typed;
 mod typed_key;
 mod verify;
 mod waits;
+mod warm;
 
 pub use async_transaction::AsyncTransaction;
 pub use backup::BackupReport;
@@ -81,6 +82,7 @@ pub use txn::{Durability, Isolation, Reads, Savepoint, Ticket, TxnOptions};
 pub use typed::{ReadsRecords, TypedRange, TypedTree, TypedValue, WritesRecords};
 pub use typed_key::TypedKey;
 pub use verify::VerifyReport;
+pub use warm::WARM_FILE;
 pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{
     Ace, Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,

@@ -28,6 +28,7 @@ use crate::{
     txn::{TreeHandles, TxnSystem},
     unlogged_pages::UnloggedPages,
     waits::Waits,
+    warm::{self, WARM_FILE, WarmStart},
 };
 use parking_lot::Mutex;
 use std::{
@@ -103,6 +104,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         janitor: Janitor::new(),
         checkpoints: Checkpoints::new(block, copies, redone.end, segment_bytes, options),
         info: redone.info,
+        warm: WarmStart::new(options.warm_start),
         read_only: options.read_only,
         conflict_wait: options.conflict_wait,
         stall_timeout: options.stall_timeout,
@@ -349,6 +351,11 @@ fn start_threads(core: &Arc<Core>) -> Result<()> {
     if core.log.is_some() {
         let ours = core.clone();
         core.checkpoints.thread.start(move || checkpoint::work(&ours))?;
+    }
+    if core.warm.is_on && core.file.has(WARM_FILE) {
+        let (ours, cx) = (core.clone(), core.context());
+        core.warm.begin();
+        core.warm.thread.start(move || warm::work(&ours, &cx))?;
     }
     Ok(())
 }

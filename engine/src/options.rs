@@ -72,8 +72,9 @@ fn most_writes(pool_bytes: u64) -> usize {
 /// Pages that a scan reads ahead from a device that was not probed.
 const DEFAULT_READ_AHEAD: usize = 32;
 
-/// Workers of the pool that the engine uses itself: one for the janitor, one for merges.
-const ENGINE_WORKERS: usize = 2;
+/// Workers of the pool that the engine uses itself: for the janitor, for merges, and for the warm
+/// start.
+const ENGINE_WORKERS: usize = 3;
 
 /// How to open an engine. Build it from [`Options::default`].
 ///
@@ -104,6 +105,7 @@ pub struct Options {
     pub(crate) log_policy: FlushPolicy,
     pub(crate) version_bytes: u64,
     pub(crate) atomic_pages: bool,
+    pub(crate) warm_start: bool,
     pub(crate) page_trace: Option<PageTrace>,
     pub(crate) interrupt: Option<Arc<AtomicBool>>,
     pub(crate) slow_operation: Option<Duration>,
@@ -133,6 +135,7 @@ impl Default for Options {
             log_policy: FlushPolicy::default(),
             version_bytes: 16 << 20,
             atomic_pages: false,
+            warm_start: true,
             page_trace: None,
             interrupt: None,
             slow_operation: None,
@@ -350,6 +353,21 @@ impl Options {
     /// logged in full at their first change after a checkpoint. Default false.
     pub fn atomic_page_writes(mut self, atomic: bool) -> Self {
         self.atomic_pages = atomic;
+        self
+    }
+
+    /// Whether the pages that were in memory when the store was closed, or at the last checkpoint
+    /// before a crash, are read again in the background after it is opened: into free frames only,
+    /// in the order of the file, the most valuable ones if the pool is smaller now. Their list is
+    /// the file [`WARM_FILE`](crate::WARM_FILE) beside the store, 1 to 3 bytes a page as a rule; it
+    /// may be removed at any time. [`crate::Stats::is_warming`] says when all is read. Without,
+    /// the list is neither read nor written. Default true.
+    ///
+    /// ```
+    /// assert!(wattle::Options::default().warm_start(false).check().is_ok());
+    /// ```
+    pub fn warm_start(mut self, warm_start: bool) -> Self {
+        self.warm_start = warm_start;
         self
     }
 

@@ -19,6 +19,12 @@ pub struct Stats {
     pub pages_read: u64,
     /// Of these, pages that a scan asked for before it needed them.
     pub pages_read_ahead: u64,
+    /// Pages that the warm start is to read, see [`crate::Options::warm_start`].
+    pub warm_pages_listed: u64,
+    /// Of these, pages that it has read. It does not read those that came into memory otherwise.
+    pub warm_pages_read: u64,
+    /// The warm start is under way.
+    pub is_warming: bool,
     /// Pages written to storage.
     pub pages_written: u64,
     /// Pages that may be on their way to storage at once.
@@ -140,6 +146,7 @@ impl Stats {
         let log = core.log.as_ref().map(|log| log.stats()).unwrap_or_default();
         let sums = pool.counters();
         let (pages, used_pages) = pool.allocator().counts();
+        let (warm_pages_listed, warm_pages_read) = core.warm.progress();
         Stats {
             frames: pool.frames() as u64,
             free_frames: pool.free_frames() as u64,
@@ -147,6 +154,9 @@ impl Stats {
             faults: sums.faults,
             pages_read: sums.pages_read,
             pages_read_ahead: sums.pages_read_ahead,
+            warm_pages_listed,
+            warm_pages_read,
+            is_warming: !core.warm.is_over(),
             pages_written: sums.pages_written,
             write_concurrency: pool.write_concurrency() as u64,
             read_ahead: pool.read_ahead() as u64,

@@ -1,4 +1,5 @@
-//! Drop and rename of trees. Sessions and the janitor release their handles of the tree first.
+//! Drop and rename of trees. Sessions, the janitor and the warm start release their handles of the
+//! tree first.
 
 use crate::{
     catalog::{OpenTree, rename_tree},
@@ -35,6 +36,8 @@ impl Core {
 
 /// Makes janitor and sessions release their handles of a tree. Gives the garbage of the tree.
 fn let_go(core: &Core, cx: &Context, tree: &Arc<OpenTree>) -> TreeGarbage {
+    let large = tree.large.get().map(|large| large.tree.id());
+    core.warm.leave_out([tree.tree.id()].into_iter().chain(large));
     if core.janitor.is_stuck() {
         // A transaction that changed the tree may wait for its rollback.
         core.janitor_round(cx);

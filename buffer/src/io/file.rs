@@ -153,6 +153,38 @@ impl PageFile {
         unsafe { self.read(target.page(), target.as_ptr()) }
     }
 
+    /// Fills targets whose pages are neighbours in the file, ascending, with one call. Gives how
+    /// many pages it filled whole: all of them, unless something is wrong with a later one.
+    ///
+    /// # Panics
+    /// If the pages are not neighbours, or none.
+    pub(super) fn read_run(&self, targets: &mut [ReadTarget]) -> io::Result<usize> {
+        let first = targets[0].page();
+        let ascend = targets.iter().enumerate().all(|(at, t)| t.page().0 == first.0 + at as u64);
+        assert!(ascend, "pages that are not neighbours are not read with one call");
+        let parts: Vec<libc::iovec> = targets
+            .iter()
+            .map(|target| libc::iovec { iov_base: target.as_ptr().cast(), iov_len: PAGE_SIZE })
+            .collect();
+        let offset = offset_of(first)?;
+        loop {
+            // SAFETY: each target owns PAGE_SIZE writable bytes, aligned to a page, until it ends,
+            // and all are borrowed for the call; the descriptor is open.
+            let done = unsafe {
+                libc::preadv(
+                    self.file.as_raw_fd(),
+                    parts.as_ptr(),
+                    parts.len() as libc::c_int,
+                    offset as libc::off_t,
+                )
+            };
+            match usize::try_from(done) {
+                Ok(done) => return Ok(done / PAGE_SIZE),
+                Err(_) => retry_if_interrupted(io::Error::last_os_error())?,
+            }
+        }
+    }
+
     /// Fills `image` with `page`.
     pub(super) fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
         // SAFETY: the image has PAGE_SIZE bytes, aligned to a page, borrowed for the call.

@@ -127,6 +127,12 @@ pub trait Storage: Send + Sync + 'static {
         self.start_read(target);
     }
 
+    /// [`Storage::start_read_beside`] for each target. A back end may read pages that are
+    /// neighbours with one call; each read ends for itself all the same.
+    fn start_reads_beside(self: Arc<Self>, targets: Vec<ReadTarget>) {
+        targets.into_iter().for_each(|target| self.clone().start_read_beside(target));
+    }
+
     /// Reads one page into private memory, blocking until it is there.
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()>;
 

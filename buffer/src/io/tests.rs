@@ -310,6 +310,37 @@ fn asynchronous_reads_work_without_a_ring() {
     });
 }
 
+/// Neighbours are read with one call, and each read has its own end all the same.
+#[test]
+fn reads_that_start_together_end_each_for_itself() {
+    on_each(|storage| {
+        write_range(&*storage, 0..200, 3);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        // A long run, single pages, two that are neighbours in the other order, and the same twice.
+        let pages: Vec<u64> = (20..150).chain([3, 9, 8, 199, 5, 5]).collect();
+        let frames = Frames::new(pages.len() as u32 + 2);
+        let number = |at: usize| at as u32;
+        let targets = pages.iter().enumerate().map(|(at, page)| frames.target(number(at), *page));
+        storage.clone().start_reads_beside(targets.collect());
+        for (at, page) in pages.iter().enumerate() {
+            let (target, result) = runtime.block_on(frames.end_of(number(at)));
+            result.expect("written");
+            assert!(target.bytes() == &image(*page, 3).0, "page {page}");
+            target.finish();
+        }
+        // The last page of the file, and the one after it.
+        let last = [number(pages.len()), number(pages.len()) + 1];
+        let targets = vec![frames.target(last[1], 200), frames.target(last[0], 199)];
+        storage.clone().start_reads_beside(targets);
+        let (target, result) = runtime.block_on(frames.end_of(last[0]));
+        result.expect("written");
+        assert!(target.bytes() == &image(199, 3).0);
+        let (_target, result) = runtime.block_on(frames.end_of(last[1]));
+        assert_eq!(result.is_err(), storage.name() != "memory");
+        storage.start_reads_beside(Vec::new());
+    });
+}
+
 /// Every frame came back once, and nothing wrote to it afterwards.
 fn assert_all_came_back(frames: &Arc<Frames>, count: u32) {
     frames.wait_for_abandoned(count as usize);

@@ -30,6 +30,9 @@ use std::{
 /// callers.
 pub const MAX_THREADS: usize = 16;
 
+/// Most pages that are read with one call: 256 KiB, from where on devices gain little.
+const MAX_RUN: usize = 64;
+
 /// A data file accessed through blocking system calls.
 pub struct ThreadStorage {
     file: Arc<PageFile>,
@@ -75,6 +78,10 @@ impl Storage for ThreadStorage {
 
     fn start_read(self: Arc<Self>, target: ReadTarget) {
         self.pool.read(target);
+    }
+
+    fn start_reads_beside(self: Arc<Self>, targets: Vec<ReadTarget>) {
+        self.pool.read_all(targets);
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
@@ -191,6 +198,8 @@ impl Drop for WaitForAll<'_> {
 
 enum Job {
     Read(ReadTarget),
+    /// Neighbours in the file, ascending.
+    ReadRun(Vec<ReadTarget>),
     Help(Arc<Batch>),
 }
 
@@ -199,6 +208,14 @@ fn run(file: &PageFile, job: Job) {
         Job::Read(mut target) => {
             let result = file.read_target(&mut target);
             target.end(result);
+        }
+        Job::ReadRun(mut run) => {
+            // A page that the call did not bring is read for itself, and has its own outcome.
+            let whole = file.read_run(&mut run).unwrap_or(0);
+            for (at, mut target) in run.into_iter().enumerate() {
+                let result = if at < whole { Ok(()) } else { file.read_target(&mut target) };
+                target.end(result);
+            }
         }
         Job::Help(batch) => batch.work(file),
     }
@@ -241,6 +258,30 @@ impl IoThreads {
         if let Err(job) = self.submit(Job::Read(target)) {
             // Without a thread, a blocking read is better than an error.
             run(&self.shared.file, job);
+        }
+    }
+
+    /// Reads pages, neighbours together, and tells the owners of the targets.
+    pub(super) fn read_all(&self, mut targets: Vec<ReadTarget>) {
+        targets.sort_unstable_by_key(ReadTarget::page);
+        let mut left = targets.into_iter().peekable();
+        while let Some(first) = left.next() {
+            let mut next = PageId(first.page().0.saturating_add(1));
+            let mut run = vec![first];
+            while run.len() < MAX_RUN
+                && let Some(target) = left.next_if(|target| target.page() == next)
+            {
+                next.0 = next.0.saturating_add(1);
+                run.push(target);
+            }
+            let job = match run.len() {
+                1 => Job::Read(run.remove(0)),
+                _ => Job::ReadRun(run),
+            };
+            if let Err(job) = self.submit(job) {
+                // As in `read`.
+                self::run(&self.shared.file, job);
+            }
         }
     }
 

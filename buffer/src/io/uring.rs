@@ -132,6 +132,10 @@ impl Storage for UringStorage {
         self.readers.read(target);
     }
 
+    fn start_reads_beside(self: Arc<Self>, targets: Vec<ReadTarget>) {
+        self.readers.read_all(targets);
+    }
+
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
         self.file.read_image(page, image)
     }

@@ -260,15 +260,37 @@ impl Catalog {
         cx: &Context,
         tag: &TreeTag,
     ) -> Result<Option<Arc<OpenTree>>> {
-        let open = match self.open_trees.get(&tag.name) {
-            Some(open) => Some(open),
-            None => {
-                let Some(mut state) = self.locked.try_lock_for(MOST_WAIT) else {
-                    return Err(Error::Limit("the catalog is being changed".to_string()));
-                };
-                state.open_to_clear(system, cx, &tag.name)?
-            }
-        };
+        let open = self.reopen_name(system, cx, &tag.name)?;
         Ok(open.filter(|open| open.tag.id == tag.id))
+    }
+
+    /// As [`Catalog::reopen`], for the tree `id` or that of its large values.
+    ///
+    /// # Errors
+    /// As [`Catalog::reopen`].
+    pub fn reopen_owner(
+        &self,
+        system: &TxnSystem,
+        cx: &Context,
+        name: &str,
+        id: TreeId,
+    ) -> Result<Option<Arc<OpenTree>>> {
+        let open = self.reopen_name(system, cx, name)?;
+        Ok(open.filter(|open| open.tree_of(id).is_some()))
+    }
+
+    fn reopen_name(
+        &self,
+        system: &TxnSystem,
+        cx: &Context,
+        name: &str,
+    ) -> Result<Option<Arc<OpenTree>>> {
+        if let Some(open) = self.open_trees.get(name) {
+            return Ok(Some(open));
+        }
+        let Some(mut state) = self.locked.try_lock_for(MOST_WAIT) else {
+            return Err(Error::Limit("the catalog is being changed".to_string()));
+        };
+        state.open_to_clear(system, cx, name)
     }
 }

@@ -1,7 +1,7 @@
 //! The checkpoint thread: it decides when a checkpoint begins.
 
 use super::pace::{LOOK, Pace};
-use crate::core::Core;
+use crate::{core::Core, warm};
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -43,7 +43,11 @@ pub(crate) fn work(core: &Core) {
                 _ => limit.saturating_add(limit / 4).min(checkpoints.limit),
             };
             last = (bytes, Instant::now());
-            if let Err(error) = core.checkpoint((!full && !room).then_some(pace), 0) {
+            let outcome = core.checkpoint((!full && !room).then_some(pace), 0);
+            if outcome.is_ok() && !full && !room {
+                warm::save(core, true);
+            }
+            if let Err(error) = outcome {
                 room = false;
                 if checkpoints.thread.is_stopping() {
                     return;

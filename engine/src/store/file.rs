@@ -124,11 +124,24 @@ impl StoreFile {
         }
     }
 
+    /// The directory of the store, if it is in files; also of one that is only read.
+    pub fn home(&self) -> Option<&Arc<Directory>> {
+        match &self.log {
+            LogPlace::Files(files) => Some(&files.directory),
+            LogPlace::Storage(_) => None,
+        }
+    }
+
+    /// Whether there is a file of this name in the directory of the store. One that cannot be
+    /// looked at is not there.
+    pub fn has(&self, name: &str) -> bool {
+        self.home().is_some_and(|home| home.find(name).is_ok_and(|found| found.is_some()))
+    }
+
     /// The figures of the device, if it was probed for this store. Figures that cannot be used are
     /// reported.
     pub fn probed(&self) -> Option<DeviceRecord> {
-        let LogPlace::Files(files) = &self.log else { return None };
-        let directory = &files.directory;
+        let directory = self.home()?;
         DeviceRecord::read(directory).unwrap_or_else(|error| {
             let path = directory.path_of(DEVICE_FILE);
             tracing::warn!(path = %path.display(), %error, "figures of the device are not used");

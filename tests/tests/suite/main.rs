@@ -59,4 +59,5 @@ mod unpolled;
 mod unsettled;
 mod visibility;
 mod visit;
+mod warm;
 mod wide;

@@ -29,6 +29,8 @@ pub struct Wattle {
     pub policy: String,
     /// Whether inner pages name the frames of their children.
     pub swizzling: bool,
+    /// Whether the pages of the last run are read when a store is opened.
+    pub warm_start: bool,
     /// Background evictor threads.
     pub evictors: usize,
     /// How dirty pages are written.
@@ -49,6 +51,7 @@ impl Wattle {
             .pool_bytes(asked.memory_bytes)
             .policy(self.policy.as_str())
             .swizzling(self.swizzling)
+            .warm_start(self.warm_start)
             .evictors(self.evictors)
             .log_policy(self.log_policy)
             .io(self.io)

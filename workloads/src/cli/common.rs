@@ -102,6 +102,11 @@ pub struct RunFlags {
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub swizzling: OnOff,
 
+    /// Whether the pages that were in memory when the store of --db was closed are read again in
+    /// the background, and listed for the next time.
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub warm_start: OnOff,
+
     /// Background evictor threads, 1 to 256. Default: one for every 8 cores, at least 1.
     #[arg(long, value_name = "N", value_parser = units::count(1..=MAX_EVICTORS))]
     pub evictors: Option<u64>,
@@ -283,6 +288,7 @@ impl RunFlags {
         Wattle {
             policy: self.policy.clone(),
             swizzling: self.swizzling == OnOff::On,
+            warm_start: self.warm_start == OnOff::On,
             evictors: self.evictor_threads(),
             write_back: self.write_back.into(),
             log_policy: self.log_policy.unwrap_or_default(),
@@ -318,6 +324,7 @@ impl RunFlags {
             log_limit: self.log_limit(),
             policy: self.policy.clone(),
             swizzling: self.swizzling,
+            warm_start: self.warm_start,
             evictors: self.evictor_threads(),
             io: self.io,
             write_back: self.write_back,
@@ -413,6 +420,7 @@ pub struct RunSettings {
     log_limit: u64,
     policy: String,
     swizzling: OnOff,
+    warm_start: OnOff,
     evictors: usize,
     io: IoBackend,
     #[serde(flatten)]

@@ -249,7 +249,7 @@ mod tests {
             "pool": 268435456, "threads": 3, "tasks": 0, "pin": false,
             "duration": 10.0, "operations": null,
             "warmup": 2.0, "durability": "group", "reads": "newest", "log": "on",
-            "log_limit": 1 << 30, "policy": "watt", "swizzling": "on",
+            "log_limit": 1 << 30, "policy": "watt", "swizzling": "on", "warm_start": "on",
             "evictors": (crate::machine::cores() / 8).max(1), "io": "uring",
             "ace": "off", "write_concurrency": null, "write_order": "value", "seed": 1,
             "format": "text", "samples": null, "report": null, "record_trace": null,

@@ -1,0 +1,221 @@
+//! The list of pages that were in memory, as a file.
+//!
+//! Format, version 1; little-endian:
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 8 | `WATTLEwp` |
+//! | 4 | version |
+//! | 4 | CRC-32C of all bytes after this field |
+//! | 8 | id of the store, as in its superblock |
+//! | then, for each tree, ascending: | |
+//! | 4 | tree |
+//! | 4 | its pages, at least 1 |
+//! | for each page, ascending: 1 to 9 | 4 times its distance, plus its class, in LEB128 |
+//!
+//! The distance is that from the previous page of the tree; of the first one, from page 0. The
+//! class is 0 for the most valuable quarter of the pages, 3 for the least valuable one. Inner nodes
+//! have class 0: no other page is found without them.
+
+use std::collections::BTreeMap;
+use wattle_buffer::{PageId, TreeId};
+
+/// Name of the file in the directory of a store.
+pub const WARM_FILE: &str = "warm";
+
+const MAGIC: &[u8; 8] = b"WATTLEwp";
+const VERSION: u32 = 1;
+/// Offset of the bytes that the checksum covers.
+const CHECKED: usize = 16;
+const HEADER: usize = 24;
+/// Upper bound on the length of the file: enough for a pool of 64 GiB that is read at random.
+pub(super) const MAX_BYTES: u64 = 64 << 20;
+/// Classes of pages by value.
+pub(super) const CLASSES: usize = 4;
+const CLASS_BITS: u32 = CLASSES.trailing_zeros();
+
+/// The pages of each tree, ascending, with the class of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PageList {
+    pub trees: BTreeMap<TreeId, Vec<(PageId, u8)>>,
+}
+
+impl PageList {
+    /// Number of pages.
+    pub fn pages(&self) -> usize {
+        self.trees.values().map(Vec::len).sum()
+    }
+
+    /// The bytes of the file for the store with this id, up to the limit of its length: trees
+    /// beyond that are left out.
+    pub fn encode(&self, store_id: u64) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(store_id.to_le_bytes());
+        for (tree, pages) in &self.trees {
+            let (start, mut last) = (bytes.len(), 0);
+            bytes.extend(tree.0.to_le_bytes());
+            bytes.extend((pages.len() as u32).to_le_bytes());
+            for (page, class) in pages {
+                put_number(&mut bytes, (page.0 - last) << CLASS_BITS | u64::from(*class));
+                last = page.0;
+            }
+            if bytes.len() as u64 > MAX_BYTES {
+                bytes.truncate(start);
+                break;
+            }
+        }
+        let checksum = crc_fast::crc32_iscsi(&bytes[CHECKED..]);
+        bytes[CHECKED - 4..CHECKED].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The list in `bytes`, if it is one of the store with this id; otherwise what is wrong.
+    pub fn decode(bytes: &[u8], store_id: u64) -> Result<PageList, String> {
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(format!("it is longer than {MAX_BYTES} bytes"));
+        }
+        let mut left = Reader { bytes };
+        if left.take(MAGIC.len())? != MAGIC {
+            return Err("it does not begin like a list of pages".to_string());
+        }
+        let version = left.u32()?;
+        if version != VERSION {
+            return Err(format!("it has version {version}; this program reads {VERSION}"));
+        }
+        let checksum = left.u32()?;
+        if checksum != crc_fast::crc32_iscsi(left.bytes) {
+            return Err("its checksum is wrong".to_string());
+        }
+        if left.u64()? != store_id {
+            return Err("it is the list of another store".to_string());
+        }
+        let mut trees = BTreeMap::new();
+        while !left.bytes.is_empty() {
+            let (tree, count) = (TreeId(left.u32()?), left.u32()? as usize);
+            if trees.last_key_value().is_some_and(|(last, _)| *last >= tree) || count == 0 {
+                return Err("its trees are not in order".to_string());
+            }
+            // Each page takes a byte at least, so a wrong count asks for no more than the file.
+            let mut pages = Vec::with_capacity(count.min(left.bytes.len()));
+            let mut last = 0u64;
+            for at in 0..count {
+                let number = left.number()?;
+                let (distance, class) = (number >> CLASS_BITS, number % CLASSES as u64);
+                last = last.saturating_add(distance);
+                if last > PageId::MAX.0 || (distance == 0 && at > 0) {
+                    return Err("its pages are not in order".to_string());
+                }
+                pages.push((PageId(last), class as u8));
+            }
+            trees.insert(tree, pages);
+        }
+        Ok(PageList { trees })
+    }
+}
+
+/// Appends a number in LEB128: seven bits a byte, lowest first; the top bit says that more follow.
+fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+struct Reader<'b> {
+    bytes: &'b [u8],
+}
+
+impl<'b> Reader<'b> {
+    fn take(&mut self, count: usize) -> Result<&'b [u8], String> {
+        let (taken, left) = self.bytes.split_at_checked(count).ok_or("it is cut off")?;
+        self.bytes = left;
+        Ok(taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, String> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
+    }
+
+    fn u64(&mut self) -> Result<u64, String> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    }
+
+    fn number(&mut self) -> Result<u64, String> {
+        let mut number = 0u64;
+        for shift in (0..63).step_by(7) {
+            let byte = self.take(1)?[0];
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err("one of its numbers is too large".to_string())
+    }
+}
+
+const _: () = assert!(HEADER == CHECKED + 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STORE: u64 = 0x1234_5678_9abc_def1;
+
+    fn some_list() -> PageList {
+        let pages = |start: u64| (0..300).map(|i| (PageId(start + i * i), (i % 4) as u8)).collect();
+        PageList { trees: [(TreeId(3), pages(9)), (TreeId(70_000), pages(1 << 40))].into() }
+    }
+
+    #[test]
+    fn damage_of_any_byte_and_lists_of_other_stores_are_named() {
+        let bytes = some_list().encode(STORE);
+        assert_eq!(PageList::decode(&bytes, STORE), Ok(some_list()));
+        assert!(PageList::decode(&bytes, STORE + 1).unwrap_err().contains("another store"));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert!(PageList::decode(&damaged, STORE).is_err(), "byte {at}");
+            assert!(PageList::decode(&bytes[..at], STORE).is_err(), "cut at {at}");
+        }
+        let mut newer = bytes.clone();
+        newer[8] = 2;
+        assert!(PageList::decode(&newer, STORE).unwrap_err().contains("version 2"));
+        assert_eq!(
+            PageList::decode(&PageList::default().encode(STORE), STORE),
+            Ok(PageList::default())
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_list_is_read_as_it_was_written(
+            trees in prop::collection::btree_map(any::<u32>().prop_map(TreeId),
+                prop::collection::btree_map(0..=PageId::MAX.0, 0u8..4, 1..50), 0..5),
+        ) {
+            let sorted = |pages: BTreeMap<u64, u8>| {
+                pages.into_iter().map(|(page, class)| (PageId(page), class)).collect()
+            };
+            let trees = trees.into_iter().map(|(tree, pages)| (tree, sorted(pages))).collect();
+            let list = PageList { trees };
+            prop_assert_eq!(PageList::decode(&list.encode(STORE), STORE), Ok(list));
+        }
+
+        /// Bytes with a right checksum, which only this test makes.
+        #[test]
+        fn any_bytes_are_a_list_or_an_error(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = PageList::default().encode(STORE);
+            bytes.extend(body);
+            let checksum = crc_fast::crc32_iscsi(&bytes[CHECKED..]);
+            bytes[CHECKED - 4..CHECKED].copy_from_slice(&checksum.to_le_bytes());
+            if let Ok(list) = PageList::decode(&bytes, STORE) {
+                prop_assert!(list.pages() <= bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Writes the list of the pages that are in memory.
+
+use super::list::{CLASSES, PageList, WARM_FILE};
+use crate::{core::Core, store::CATALOG};
+use std::{collections::BTreeMap, io, io::Write};
+use wattle_buffer::{Resident, io::Directory};
+
+/// The file before it is renamed.
+const NEW_FILE: &str = "warm.new";
+/// With fewer pages in memory there is nothing to win.
+const LEAST_PAGES: usize = 64;
+/// A store that was only read gets a new list when its operations have read this part of the old
+/// one in other pages, 1 of 8.
+const NEWS: u64 = 8;
+
+/// Replaces the list of the store, unless the pages in memory say less than the old one: it was not
+/// read to its end, or nothing was `changed` and few other pages were read since. A failure is only
+/// reported.
+pub(crate) fn save(core: &Core, changed: bool) {
+    let (warm, Some(directory)) = (&core.warm, core.file.directory()) else { return };
+    if !warm.is_on || !warm.is_over() {
+        return;
+    }
+    let (listed, read) = warm.progress();
+    let others = core.pool.counters().pages_read.saturating_sub(read);
+    if !changed && others < (listed / NEWS).max(LEAST_PAGES as u64) {
+        return;
+    }
+    let list = resident(core);
+    if list.pages() < LEAST_PAGES {
+        return;
+    }
+    let store_id = core.checkpoints.block().store_id;
+    if let Err(error) = replace(&directory, &list.encode(store_id)) {
+        let path = directory.path_of(WARM_FILE);
+        tracing::info!(path = %path.display(), %error, "the list of pages was not written");
+        // It may take room that others need.
+        let _absent = directory.remove(NEW_FILE);
+    }
+}
+
+fn replace(directory: &Directory, bytes: &[u8]) -> io::Result<()> {
+    let mut file = directory.open_or_create_file(NEW_FILE)?;
+    file.set_len(0)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    directory.rename(NEW_FILE, WARM_FILE)
+}
+
+/// The pages in memory, with their classes.
+fn resident(core: &Core) -> PageList {
+    let in_trees = |page: &Resident| page.tree != CATALOG;
+    let mut pages: Vec<Resident> = core.pool.resident().filter(in_trees).collect();
+    let mut values: Vec<f32> =
+        pages.iter().filter(|page| !page.is_parent).map(|page| page.value).collect();
+    values.sort_unstable_by(|a, b| b.total_cmp(a));
+    // The lowest values of the classes but the last one.
+    let quarter = values.len().div_ceil(CLASSES).max(1);
+    let least: Vec<f32> =
+        values.chunks(quarter).take(CLASSES - 1).map(|part| part[part.len() - 1]).collect();
+    pages.sort_unstable_by_key(|page| (page.tree, page.page));
+    let mut trees: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for page in pages {
+        let list = trees.entry(page.tree).or_default();
+        // A page that moved meanwhile may be seen twice.
+        if list.last().is_some_and(|(last, _)| *last == page.page) {
+            continue;
+        }
+        let class = match page.is_parent {
+            true => 0,
+            false => least.iter().filter(|least| page.value < **least).count(),
+        };
+        list.push((page.page, class as u8));
+    }
+    PageList { trees }
+}

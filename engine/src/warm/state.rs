@@ -1,0 +1,66 @@
+//! The part of the warm start that other threads see.
+
+use crate::background::BackgroundThread;
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+use wattle_buffer::TreeId;
+
+/// See the module documentation.
+pub(crate) struct WarmStart {
+    /// Lists are written and read.
+    pub is_on: bool,
+    pub thread: BackgroundThread,
+    /// Pages that are to be read, and those that were.
+    pub(super) listed: AtomicU64,
+    pub(super) read: AtomicU64,
+    /// Nothing is left to read, or no frame is left for it.
+    is_over: AtomicBool,
+    /// Trees that are left out from now on. Held while the thread has a handle of a tree.
+    left_out: Mutex<BTreeSet<TreeId>>,
+}
+
+impl WarmStart {
+    pub fn new(is_on: bool) -> WarmStart {
+        WarmStart {
+            is_on,
+            thread: BackgroundThread::new("warm"),
+            listed: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            is_over: AtomicBool::new(true),
+            left_out: Mutex::default(),
+        }
+    }
+
+    /// Makes the thread leave these trees out and release its handles of them.
+    pub fn leave_out(&self, trees: impl IntoIterator<Item = TreeId>) {
+        self.left_out.lock().extend(trees);
+    }
+
+    /// The trees to leave out. While the guard lives, the thread may have a handle.
+    pub(super) fn left_out(&self) -> MutexGuard<'_, BTreeSet<TreeId>> {
+        self.left_out.lock()
+    }
+
+    /// The thread begins.
+    pub fn begin(&self) {
+        self.is_over.store(false, Ordering::Release);
+    }
+
+    /// The thread has come to its end.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// Whether the pages in memory are a better list than the one that was read.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Pages to read, and pages that were read so far.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.listed.load(Ordering::Relaxed), self.read.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,232 @@
+//! The thread of the warm start. Its steps:
+//! 1. read the list, and choose the pages that fit into the free frames, the most valuable classes
+//!    first;
+//! 2. find the names of their trees;
+//! 3. for each tree, from its root down: find the children of nodes that are listed, and read them
+//!    in the order of the file. Leaves of some hundred inner nodes are read together, so the memory
+//!    for this is bounded.
+//!
+//! It ends when all is read, when no frames are left, or when the store is closed.
+
+use super::list::{CLASSES, MAX_BYTES, PageList, WARM_FILE};
+use crate::{core::Core, store::CATALOG};
+use std::{
+    collections::BTreeSet,
+    io::{self, Read},
+    ops::ControlFlow,
+    sync::atomic::Ordering,
+    time::Duration,
+};
+use wattle_btree::{Context, NodePlace, Step, Stop, Tree};
+use wattle_buffer::{PageId, TreeId};
+
+/// A store that is opened and closed at once need not wait for the reads of a warm start.
+const DELAY: Duration = Duration::from_millis(10);
+/// Pages that are asked for together. Twice as many are on their way at most.
+const BATCH: usize = 128;
+/// A batch is at most this part of the pool, 1 of 32.
+const BATCH_SHARE: usize = 32;
+/// Children that are read before their own children are looked at.
+const GROUP: usize = 16 << 10;
+/// Attempts at a node that others change.
+const ATTEMPTS: usize = 8;
+
+/// Whether to go on. An end is no error: the store is being closed, or no frame is left.
+type Going = ControlFlow<()>;
+
+/// The body of the thread.
+pub(crate) fn work(core: &Core, cx: &Context) {
+    if !core.warm.thread.sleep(DELAY) {
+        return;
+    }
+    let path = core.file.path.join(WARM_FILE);
+    match read_list(core) {
+        Ok(list) => read_pages(core, cx, &list),
+        Err(why) => tracing::warn!(path = %path.display(), why, "a list of pages is not used"),
+    }
+    cx.worker.release();
+    if !core.warm.thread.is_stopping() {
+        core.warm.end();
+        let (listed, read) = core.warm.progress();
+        tracing::info!(listed, read, "the warm start is over");
+    }
+}
+
+fn read_list(core: &Core) -> Result<PageList, String> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if let Some(directory) = core.file.home() {
+            directory.open_to_read(WARM_FILE)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|error| error.to_string())?;
+    PageList::decode(&bytes, core.checkpoints.block().store_id)
+}
+
+fn read_pages(core: &Core, cx: &Context, list: &PageList) {
+    // 1. Choose.
+    let classes = fitting(list, core.pool.spare_frames());
+    let chosen = list.trees.iter().map(|(tree, pages)| {
+        let pages = pages.iter().filter(|(_, class)| usize::from(*class) < classes);
+        (*tree, pages.map(|(page, _)| *page).collect::<Vec<_>>())
+    });
+    let chosen: Vec<(TreeId, Vec<PageId>)> = chosen.collect();
+    let count = chosen.iter().map(|(_, pages)| pages.len() as u64).sum();
+    core.warm.listed.store(count, Ordering::Relaxed);
+    // 2. Names.
+    let ids: BTreeSet<TreeId> = list.trees.keys().copied().filter(|id| *id != CATALOG).collect();
+    let names = match core.catalog.owners(cx, &ids, false) {
+        Ok(names) => names,
+        Err(error) => return tracing::warn!(%error, "the warm start does not know the trees"),
+    };
+    // 3. Trees.
+    for (id, pages) in &chosen {
+        // A tree that is gone has none.
+        let Some(name) = names.get(id) else { continue };
+        if (WarmTree { core, cx, id: *id, name, pages }).read().is_break() {
+            return;
+        }
+    }
+}
+
+/// How many classes of the list fit into so many frames; one at least: the frames may suffice for a
+/// part of it.
+fn fitting(list: &PageList, frames: usize) -> usize {
+    let mut sizes = [0; CLASSES];
+    for (_, class) in list.trees.values().flatten() {
+        sizes[usize::from(*class)] += 1;
+    }
+    let mut sum = 0;
+    let fits = |size: &&usize| {
+        sum += **size;
+        sum <= frames
+    };
+    sizes.iter().take_while(fits).count().max(1)
+}
+
+/// One tree, and its pages that are to be read, ascending.
+struct WarmTree<'a> {
+    core: &'a Core,
+    cx: &'a Context,
+    id: TreeId,
+    name: &'a str,
+    pages: &'a [PageId],
+}
+
+impl WarmTree<'_> {
+    /// Reads the pages of the tree.
+    fn read(&self) -> Going {
+        match self.step(|tree| tree.depth())? {
+            Some(depth) if depth > 1 => {
+                // Every page of the tree is below its root, which contains the least key.
+                let root = NodePlace { page: PageId(0), key: Vec::new() };
+                self.below(vec![root], (depth - 1) as u8)
+            }
+            _ => Going::Continue(()),
+        }
+    }
+
+    /// Reads what is listed below these nodes of `level`, at least 1.
+    fn below(&self, nodes: Vec<NodePlace>, level: u8) -> Going {
+        let mut nodes = nodes.into_iter().peekable();
+        while nodes.peek().is_some() {
+            let mut found = Vec::new();
+            while found.len() < GROUP
+                && let Some(node) = nodes.next()
+            {
+                let wanted = |page: PageId| self.pages.binary_search(&page).is_ok();
+                self.step(|tree| tree.children_step(&node.key, level, &wanted, &mut found))?;
+            }
+            found.sort_unstable_by_key(|place| place.page);
+            self.load(&found, level - 1)?;
+            if level > 1 {
+                found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+                self.below(found, level - 1)?;
+            }
+        }
+        Going::Continue(())
+    }
+
+    /// Reads these nodes of `level`. While one batch is on its way, the next one is asked for.
+    fn load(&self, places: &[NodePlace], level: u8) -> Going {
+        let batch = BATCH.min(self.core.pool.frames() / BATCH_SHARE).max(1);
+        let worker = &self.cx.worker;
+        let mut before = None;
+        let mut going = Going::Continue(());
+        for batch in places.chunks(batch).map(Some).chain([None]) {
+            let mut reads = None;
+            if let Some(batch) = batch.filter(|_| going.is_continue()) {
+                match self.step(|tree| tree.places_step(level, batch)) {
+                    ControlFlow::Continue(faults) => {
+                        reads = faults.map(|faults| (batch, worker.start_beside(faults)));
+                    }
+                    ControlFlow::Break(()) => going = Going::Break(()),
+                }
+            }
+            if let Some((batch, reads)) = std::mem::replace(&mut before, reads) {
+                let came = worker.wait_beside(reads);
+                self.core.warm.read.fetch_add(came as u64, Ordering::Relaxed);
+                // They are in memory, and become part of the tree. Reads that failed are not tried
+                // again.
+                let _hint = self.with_tree(|tree| tree.places_step(level, batch).map(drop));
+            }
+        }
+        going
+    }
+
+    /// Runs a step of the tree, and waits for pages that it lacks. None: the tree is gone, or the
+    /// step gave up.
+    fn step<T>(&self, mut step: impl FnMut(&Tree) -> Step<T>) -> ControlFlow<(), Option<T>> {
+        for _ in 0..ATTEMPTS {
+            self.check()?;
+            let stop = match self.with_tree(&mut step) {
+                None => return ControlFlow::Continue(None),
+                Some(Ok(value)) => return ControlFlow::Continue(Some(value)),
+                Some(Err(stop)) => stop,
+            };
+            self.cx.worker.begin_waiting();
+            let waited = match stop {
+                Stop::Restart => {
+                    std::thread::yield_now();
+                    Ok(())
+                }
+                Stop::Fault(fault) => self.cx.worker.resolve(fault),
+                Stop::Faults(faults) => self.cx.worker.resolve_all(faults),
+                Stop::Log => Ok(()),
+                Stop::Error(error) => Err(error),
+            };
+            if let Err(error) = waited {
+                tracing::warn!(tree = self.name, %error, "the warm start leaves a node out");
+                break;
+            }
+        }
+        ControlFlow::Continue(None)
+    }
+
+    /// Calls `look` with the tree, unless it was dropped or renamed or cannot be opened now.
+    fn with_tree<T>(&self, look: impl FnOnce(&Tree) -> T) -> Option<T> {
+        let left_out = self.core.warm.left_out();
+        if left_out.contains(&self.id) {
+            return None;
+        }
+        let open = self.core.catalog.reopen_owner(&self.core.txns, self.cx, self.name, self.id);
+        match open {
+            Ok(open) => open.as_ref().and_then(|open| open.tree_of(self.id)).map(look),
+            Err(error) => {
+                tracing::debug!(tree = self.name, %error, "the warm start leaves a tree out");
+                None
+            }
+        }
+    }
+
+    /// Whether to go on.
+    fn check(&self) -> Going {
+        let pool = &self.core.pool;
+        let batch = 2 * BATCH.min(pool.frames() / BATCH_SHARE).max(1);
+        match self.core.warm.thread.is_stopping() || pool.spare_frames() < batch {
+            true => Going::Break(()),
+            false => Going::Continue(()),
+        }
+    }
+}
