@@ -99,13 +99,14 @@ impl Background {
     }
 
     fn join(&mut self) -> Result<()> {
+        // All that nothing waits for end beside the others.
         self.pool.free.stop_ready();
+        self.pool.in_flight.watch.stop();
         // Stop the evictors first: they feed the writers, which empty their queue before they end.
         self.pool.evict_signal.stop();
         let evictors = self.evictors.drain(..).filter_map(|thread| thread.join().err()).count();
         self.pool.writes.stop();
         let writers = self.writers.drain(..).filter_map(|thread| thread.join().err()).count();
-        self.pool.in_flight.watch.stop();
         let others = self.others.drain(..).filter_map(|thread| thread.join().err()).count();
         if evictors + writers + others == 0 {
             return Ok(());

@@ -36,11 +36,17 @@ impl BackgroundThread {
         Ok(())
     }
 
+    /// Tells the thread to end, and does not wait. Several threads end together if all are told
+    /// before the first one is waited for.
+    pub fn begin_stop(&self) {
+        *self.is_stopping.lock() = true;
+        self.wake.notify_all();
+    }
+
     /// Ends the thread and waits until it has ended. Without a thread it only makes every later
     /// sleep return at once.
     pub fn stop(&self) {
-        *self.is_stopping.lock() = true;
-        self.wake.notify_all();
+        self.begin_stop();
         let thread = self.handle.lock().take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!(thread = self.name, "a background thread ended by a panic");

@@ -66,9 +66,13 @@ fn write_out(core: &Core) -> Result<()> {
 
 /// Ends the threads of the engine, and drops the session states that were kept for new sessions.
 fn stop_threads(core: &Core) {
+    let (checkpoints, janitor) = (&core.checkpoints.thread, &core.janitor.thread);
+    for thread in [&core.warm.thread, checkpoints, janitor, &core.txns.keeper.thread] {
+        thread.begin_stop();
+    }
     core.warm.thread.stop();
-    core.checkpoints.thread.stop();
-    core.janitor.thread.stop();
+    checkpoints.stop();
+    janitor.stop();
     core.txns.keeper.stop();
     core.idle.lock().drain(..).for_each(|state| state.retire(&core.txns));
 }
