@@ -24,6 +24,10 @@
 //! | `range` | one record of a range of 100, `Range::next_entry` |
 //! | `visit` | one record of a range of 100, `Session::visit` |
 //! | `whole` | one record of a scan of all records, `Session::visit` |
+//! | `large-get` | look-up of a resident value of 10,000 bytes, `Session::get_with` |
+//! | `large-part` | 100 bytes of such a value, `Session::get_range` |
+//! | `large-put` | auto-committed put of such a value over another one, `Durability::None` |
+//! | `large-insert` | auto-committed insert of such a value, `Durability::None` |
 //! | `new-order`, `payment`, `order-status`, `delivery`, `stock-level`, `standard` | a TPC-C transaction, one warehouse, `group` |
 
 use std::{
@@ -49,7 +53,11 @@ const OPERATIONS: usize = 20_000;
 /// Those of TPC-C, which are a hundred times as long.
 const TRANSACTIONS: u64 = 1000;
 const VALUE: usize = 120;
-const TREE_WORK: [&str; 10] = [
+/// Bytes of a large value.
+const LARGE: usize = 10_000;
+/// There are so many times fewer large values.
+const FEWER: usize = 50;
+const TREE_WORK: [&str; 14] = [
     "get",
     "multi-get",
     "update",
@@ -60,6 +68,10 @@ const TREE_WORK: [&str; 10] = [
     "range",
     "visit",
     "whole",
+    "large-get",
+    "large-part",
+    "large-put",
+    "large-insert",
 ];
 const TPCC_WORK: [&str; 6] =
     ["new-order", "payment", "order-status", "delivery", "stock-level", "standard"];
@@ -157,28 +169,54 @@ fn operate(work: &str, session: &Session, tree: &Tree, keys: &[[u8; 8]]) {
             },
             100,
         ),
+        _ => operate_large(work, session, tree, keys),
+    }
+}
+
+/// Runs the operations of a work with large values on these keys.
+fn operate_large(work: &str, session: &Session, tree: &Tree, keys: &[[u8; 8]]) {
+    match work {
+        "large-get" => measured(
+            keys,
+            |keys| {
+                session.get_with(tree, &keys[0], |bytes| _ = black_box(bytes))?;
+                Ok(())
+            },
+            1,
+        ),
+        "large-part" => measured(
+            keys,
+            |keys| session.get_range(tree, &keys[0], 5000..5100).map(|part| _ = black_box(part)),
+            1,
+        ),
+        "large-put" => measured(keys, |keys| session.put(tree, &keys[0], &[9; LARGE]), 1),
+        "large-insert" => measured(keys, |keys| session.insert(tree, &keys[0], &[9; LARGE]), 1),
         _ => panic!("unknown work {work}"),
     }
 }
 
 /// Runs the operations of one work in this process.
-fn run_tree(work: &str, records: usize) -> wattle::Result<()> {
+fn run_tree(work: &str, mut records: usize) -> wattle::Result<()> {
+    let (mut operations, mut len) = (OPERATIONS, VALUE);
+    if work.starts_with("large-") {
+        (records, operations, len) = (records / FEWER, OPERATIONS / FEWER, LARGE);
+    }
     let options = Options::default()
         .io(IoKind::Memory)
         .durability(Durability::None)
-        .pool_bytes((records * (VALUE + 8 + 40) * 2).max(64 << 20) as u64);
+        .pool_bytes(((records + operations) * (len + 8 + 40) * 2).max(64 << 20) as u64);
     let engine = Engine::open("in memory", options)?;
     let tree = engine.tree("bench")?;
     let mut sorted: Vec<_> = (0..records).map(key).collect();
     sorted.sort_unstable();
     let session = engine.session()?;
     for key in &sorted {
-        session.insert(&tree, key, &[5; VALUE])?;
+        session.insert(&tree, key, &vec![5; len])?;
     }
     engine.sync()?;
     let mut rng = Rng::new(11, 0);
-    let first = if work == "insert" { records } else { 0 };
-    let keys: Vec<_> = (0..OPERATIONS)
+    let first = if work.ends_with("insert") { records } else { 0 };
+    let keys: Vec<_> = (0..operations)
         .map(|i| match first {
             0 => key((rng.next_u64() % records as u64) as usize),
             first => key(first + i),
@@ -265,7 +303,9 @@ fn main() -> ExitCode {
     println!("work, instructions for each operation");
     for work in TREE_WORK.iter().filter(is_wanted) {
         let counted = count(&["instructions::measured"], &[TREE, work, &records], scratch.path());
-        println!("{work:<14} {:>10.1}", counted.instructions as f64 / OPERATIONS as f64);
+        let fewer = if work.starts_with("large-") { FEWER } else { 1 };
+        let operations = (OPERATIONS / fewer) as f64;
+        println!("{work:<14} {:>10.1}", counted.instructions as f64 / operations);
     }
     for work in TPCC_WORK.iter().filter(is_wanted) {
         let operations = TRANSACTIONS.to_string();

@@ -4,6 +4,7 @@
 mod author;
 mod bulk;
 mod bulk_writer;
+mod chunks;
 mod contention;
 mod descend;
 mod difference;
@@ -40,6 +41,7 @@ mod x_merge;
 
 pub use author::{Attachment, Author, System};
 pub use bulk::{BulkLoad, BulkValue, FILL_PERCENT};
+pub use chunks::ChunkReader;
 pub use descend::Direction;
 pub use ghost::{GHOST, Special, ghosts, is_ghost};
 pub use hint::Hint;

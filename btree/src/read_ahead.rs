@@ -8,6 +8,7 @@
 //! bound of the range, and after the leaves that the caller said it needs. When everything that it
 //! asks for is in memory already, it starts again from nothing. A scan that knows how many records
 //! it needs asks for all of their leaves together with the first one that it has to wait for.
+//! A read of a large value knows that, too ([`ReadAhead::cover`]).
 //!
 //! A scan that ends early has read at most a window in vain: their pages are reclaimed like
 //! those of a cancelled operation. Errors are dropped, because the scan may never come there; if it
@@ -101,6 +102,16 @@ impl ReadAhead {
             // If the scan goes on all the same, it goes on like one that has said nothing.
             self.restart(None);
         }
+    }
+
+    /// The next `leaves` are needed. The first of them is asked for already.
+    pub(crate) fn cover(&mut self, leaves: usize, most: usize) {
+        (self.window, self.covered) = (leaves.min(most), self.covered.max(1));
+    }
+
+    /// A leaf of those that [`ReadAhead::cover`] has named was used up.
+    pub(crate) fn pass_leaf(&mut self) {
+        self.covered = self.covered.saturating_sub(1);
     }
 
     /// Whether it does nothing until the scan waits for a leaf.

@@ -8,7 +8,9 @@
 //! | `check` | checks of keys, values and transactions; notes reads of serializable ones | |
 //! | `record` | one record of a leaf, changed in a transaction | `check` |
 //! | `whole` | operations of several steps, made as a whole or not at all; savepoints | |
-//! | `read` | look-ups | `check` |
+//! | `chunks` | the bytes of large values | |
+//! | `read` | look-ups | `check`, `chunks` |
+//! | `part` | parts of values | `read` |
 //! | `large` | large values | `read`, `record`, `whole` |
 //! | `write` | changes of one record in a transaction | all above |
 //! | `many` | changes of many records, in a transaction or as one | `write` |
@@ -25,8 +27,10 @@ mod check;
 pub(crate) mod delete;
 pub(crate) mod ends;
 pub(crate) mod extent;
+mod chunks;
 mod large;
 pub(crate) mod many;
+pub(crate) mod part;
 pub(crate) mod range;
 pub(crate) mod read;
 mod record;

@@ -1,8 +1,10 @@
 //! Look-ups of one record and of many, auto-committed and in a transaction.
 
-use super::check::{check_key, note_point};
+use super::{
+    check::{check_key, note_point},
+    chunks::{read_kept, read_some},
+};
 use crate::{
-    catalog::{LargeStore, OpenTree},
     session::{
         conflict_wait::{Waits, persist},
         resolve::Resolve,
@@ -11,17 +13,8 @@ use crate::{
     tree::Tree,
     txn::{AutoView, Begun, Isolation, Txn, TxnOptions},
 };
-use wattle_btree::{self as btree, Found, LargeValue, MULTI_GET, Tree as BTree, View};
-use wattle_buffer::{Error, Result};
-
-fn large_store(tree: &OpenTree) -> Result<&LargeStore> {
-    tree.large.get().ok_or_else(|| {
-        Error::corruption(
-            tree.tree.root_page(),
-            "a record of its tree has a large value, but the tree has no large values",
-        )
-    })
-}
+use wattle_btree::{self as btree, Found, MULTI_GET, Tree as BTree, View};
+use wattle_buffer::Result;
 
 #[inline(always)]
 pub(super) async fn look_up<R: Resolve, V: View>(
@@ -54,8 +47,11 @@ pub(crate) async fn get<R: Resolve>(
     match look_up(session, &tree.open.tree, key, &mut view, value).await? {
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
-        // Its chunks stay only as long as a snapshot sees them.
-        Some(Found::Large(_)) => {
+        Some(Found::Large(large)) => {
+            if read_some(session, tree, large, 0..large.len, value).await? {
+                return Ok(true);
+            }
+            // It was replaced meanwhile. A snapshot keeps the value of the next attempt.
             persist(session, &Waits::of(tree, key), async || {
                 value.truncate(start);
                 let txn = begin_reading(session, tree).await?;
@@ -118,36 +114,10 @@ pub(super) async fn value_in<R: Resolve>(
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
         Some(Found::Large(large)) => {
-            read_chunks(session, txn, tree, large, value).await?;
+            read_kept(session, txn, tree, large, 0..large.len, value).await?;
             Ok(true)
         }
     }
-}
-
-/// Appends all chunks of a large value that the transaction sees.
-pub(crate) async fn read_chunks<R: Resolve>(
-    session: &R,
-    txn: &Txn,
-    tree: &Tree,
-    large: LargeValue,
-    value: &mut Vec<u8>,
-) -> Result<()> {
-    let store = large_store(&tree.open)?;
-    value.try_reserve_exact(large.len as usize).map_err(|_| {
-        Error::Limit(format!("there is no memory for a value of {} bytes", large.len))
-    })?;
-    for chunk in 0..large.chunks() {
-        let (key, start) = (large.chunk_key(chunk), value.len());
-        let found = look_up(session, &store.tree, &key, &mut btree::Newest, value).await?;
-        if found != Some(Found::Inline) || value.len() - start != large.chunk_len(chunk) {
-            if txn.slot.is_cancelled() {
-                return Err(session.system().too_old());
-            }
-            let what = format!("a chunk of the large value {} is missing", large.id);
-            return Err(Error::corruption(store.tree.root_page(), what));
-        }
-    }
-    Ok(())
 }
 
 /// Looks many keys up, interleaved, each auto-committed.

@@ -1,6 +1,6 @@
 //! Scans: the next entry of a range.
 
-use super::read::{begin_reading, read_chunks};
+use super::{chunks::read_kept, read::begin_reading};
 use crate::{
     session::{resolve::Resolve, step::run_again},
     tree::Tree,
@@ -64,7 +64,7 @@ pub(crate) async fn next_entry<R: Resolve>(
             Some(Taken::Large(large)) => {
                 whole.clear();
                 let unread = Unread::begin(cursor);
-                read_chunks(session, txn, tree, large, whole).await?;
+                read_kept(session, txn, tree, large, 0..large.len, whole).await?;
                 unread.end();
                 return Ok(Some(Entry::Whole));
             }

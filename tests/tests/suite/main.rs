@@ -24,6 +24,7 @@ mod golden;
 mod history;
 mod isolation;
 mod large_transactions;
+mod large_values;
 mod leaks;
 mod little_room;
 mod log_fails;

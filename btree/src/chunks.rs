@@ -1,0 +1,167 @@
+//! Reads of a large value: one descent for its first chunk, then from leaf to leaf.
+//!
+//! All chunks that lie in one leaf are copied before the leaf is validated. The next leaf needs no
+//! descent if the parent is unchanged: as in a scan, it begins at the fence where the last one
+//! ended. When a leaf is not in memory, the reads of those after it start together with its own, as
+//! far as the limit of the pool allows; the number of leaves is known from the length.
+//!
+//! A chunk is written once, under an id that is never used again, and removed when no snapshot
+//! needs it. So chunks that are all there are those of one version of the value.
+
+use crate::{
+    descend::{Direction, Path, Seek},
+    large_value::{CHUNK, LargeValue},
+    node::NodeRef,
+    read_ahead::ReadAhead,
+    step::{Step, Stop},
+    tree::Tree,
+};
+use std::ops::Range;
+use wattle_buffer::{Fault, For, Optimistic};
+
+/// Chunks that share a leaf, at least, but for those at the ends of a value.
+const CHUNKS_IN_LEAF: u64 = 2;
+
+/// A read of some bytes of a large value, and how far it has come.
+pub struct ChunkReader {
+    large: LargeValue,
+    /// The next byte.
+    at: u64,
+    /// The byte after the last.
+    end: u64,
+    ahead: ReadAhead,
+}
+
+/// The place of the next chunk, after the copy of a leaf.
+enum Next {
+    /// The read has ended.
+    Done,
+    /// It lies in a leaf after this one.
+    After,
+    /// It should be in this leaf, and is not, or it has another length.
+    Missing,
+}
+
+impl ChunkReader {
+    /// A read of these bytes of a value.
+    ///
+    /// # Panics
+    /// If the range leaves the value.
+    pub fn new(large: LargeValue, bytes: Range<u64>) -> ChunkReader {
+        assert!(bytes.start <= bytes.end && bytes.end <= large.len, "{bytes:?} of {large:?}");
+        ChunkReader { large, at: bytes.start, end: bytes.end, ahead: ReadAhead::default() }
+    }
+
+    fn chunk(&self) -> u64 {
+        self.at / CHUNK as u64
+    }
+
+    /// Reads to start, without waiting for them, when a [`Tree::chunks_step`] has stopped, before
+    /// that stop is waited for: leaves after the one that it waits for.
+    #[cold]
+    pub fn reads_beside(&mut self, tree: &Tree, stop: &Stop) -> Vec<Fault> {
+        if !matches!(stop, Stop::Fault(Fault::Read(_) | Fault::Wait(_))) || self.at >= self.end {
+            return Vec::new();
+        }
+        let (chunk, last) = (self.chunk(), (self.end - 1) / CHUNK as u64);
+        let leaves = (last - chunk).div_ceil(CHUNKS_IN_LEAF) + 1;
+        self.ahead.cover(leaves as usize, tree.most_ahead());
+        let (from, to) = (self.large.chunk_key(chunk), self.large.chunk_key(last));
+        tree.leaves_ahead(Seek::At(&from), Direction::Forward, Some(&to), &mut self.ahead)
+    }
+}
+
+impl Tree {
+    /// Appends the bytes of a large value that `reader` has not read yet to `value`. After a stop
+    /// run it again: it goes on after the last leaf that it has copied. False: a chunk is missing
+    /// or has another length.
+    pub fn chunks_step(&self, reader: &mut ChunkReader, value: &mut Vec<u8>) -> Step<bool> {
+        let mut beside: Option<(Optimistic<'_>, usize)> = None;
+        while reader.at < reader.end {
+            let key = reader.large.chunk_key(reader.chunk());
+            let path = match beside {
+                Some((parent, position)) => self.leaf_beside(parent, position)?,
+                None => self.descend(&key, 0)?,
+            };
+            let (start, at) = (value.len(), reader.at);
+            let copied = self.copy_chunks(path.node, &key, reader, value);
+            let valid = match path.node.validate() {
+                Ok(()) => copied,
+                Err(restart) => Err(restart.into()),
+            };
+            let next = valid.inspect_err(|_| {
+                value.truncate(start);
+                reader.at = at;
+            })?;
+            match next {
+                Next::Done => return Ok(true),
+                // The sibling may be empty. A descent finds the right leaf, if there is one.
+                Next::After if reader.at == at => match beside.take() {
+                    Some(_) => continue,
+                    None => return Ok(false),
+                },
+                Next::After => {}
+                Next::Missing => return Ok(false),
+            }
+            reader.ahead.pass_leaf();
+            beside = path.parent.and_then(|(parent, position)| {
+                let siblings = NodeRef::from(parent.page()).count();
+                (position < siblings).then_some((parent, position + 1))
+            });
+        }
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn leaf_beside<'p>(&'p self, parent: Optimistic<'p>, position: usize) -> Step<Path<'p>> {
+        let path = self.child_at(parent, position, 0, For::Read)?;
+        match path.node_ref().level() {
+            0 => Ok(path),
+            _ => Err(self.wrong_level(path.node, 0)),
+        }
+    }
+
+    /// Copies the next chunks, the first of which has the key `key`, as far as they lie in a leaf.
+    /// The caller validates the leaf.
+    fn copy_chunks(
+        &self,
+        leaf: Optimistic<'_>,
+        key: &[u8],
+        reader: &mut ChunkReader,
+        value: &mut Vec<u8>,
+    ) -> Step<Next> {
+        let node = NodeRef::from(leaf.page());
+        if !self.checked(&leaf, node.covers(key))? {
+            return Ok(Next::After);
+        }
+        leaf.track();
+        if self.pool.is_traced() {
+            leaf.record(|way| self.lead(Seek::At(key), way));
+        }
+        let mut search = self.checked(&leaf, node.search(key))?;
+        loop {
+            let chunk = reader.chunk();
+            let (offset, len, special) = match search.found {
+                true => self.checked(&leaf, node.value_range(search.position))?,
+                false => return Ok(Next::Missing),
+            };
+            if special || len != reader.large.chunk_len(chunk) {
+                return Ok(Next::Missing);
+            }
+            let begin = chunk * CHUNK as u64;
+            let skip = (reader.at - begin) as usize;
+            let take = (reader.end - begin).min(len as u64) as usize - skip;
+            self.checked(&leaf, leaf.page().append_to(offset + skip, take, value))?;
+            reader.at += take as u64;
+            if reader.at >= reader.end {
+                return Ok(Next::Done);
+            }
+            let key = reader.large.chunk_key(reader.chunk());
+            let after = node.search_after(search.position, &key, For::Read);
+            match self.checked(&leaf, after)? {
+                Some(found) => search = found,
+                None => return Ok(Next::After),
+            }
+        }
+    }
+}
