@@ -24,10 +24,10 @@
 
 pub(crate) mod auto;
 mod check;
+mod chunks;
 pub(crate) mod delete;
 pub(crate) mod ends;
 pub(crate) mod extent;
-mod chunks;
 mod large;
 pub(crate) mod many;
 pub(crate) mod part;

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::fitted::{FittedAxis, Spacing};
-use super::svg::escape;
 use super::style::{STYLES, Style, css};
+use super::svg::escape;
 
 const WIDTH: f64 = 640.0;
 const LEFT: f64 = 72.0;
