@@ -103,7 +103,7 @@ fn count(events: &[AtomicU32], position: usize) {
     events[position].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Hands the counts since the last call to `to`, and begins anew.
+/// Hands the counts since the last call to `to`, and sets them to 0.
 fn take_counts(events: &[AtomicU32], mut to: impl FnMut(usize, f32)) {
     for (position, events) in events.iter().enumerate() {
         if events.load(Ordering::Relaxed) != 0 {
@@ -284,7 +284,7 @@ impl Replacement for Watt2 {
             learner: Mutex::new(Learner {
                 uses,
                 writes,
-                share: WriteShare::new(),
+                share: WriteShare::default(),
                 ghosts: Ghosts::for_pool(ghosts),
                 tick: (frames as f64 / setup.number("epochs")).max(1.0) as f32,
                 relearn_misses,

@@ -251,7 +251,8 @@ fn watt2_is_better(longest: usize) {
     let average = mean(points().map(|point| point.0));
     let worst = points().map(|point| point.0).fold(0.0, f64::max);
     println!("watt2 against WATT: mean {average:.4}, worst point {worst:.4}");
-    assert!(average <= 0.93 && worst <= 1.04, "mean {average}, worst point {worst}");
+    let most = if longest < usize::MAX { 0.9 } else { 0.915 };
+    assert!(average <= most && worst <= 1.05, "mean {average}, worst point {worst}");
     if longest < usize::MAX {
         return;
     }
@@ -263,7 +264,7 @@ fn watt2_is_better(longest: usize) {
     let devices = mean(DEVICES.iter().flat_map(|name| &found[*name]).map(|point| point.0));
     let cost = mean(points().filter_map(|point| point.1));
     println!("databases and block devices {devices:.4}, reads + 4 x writes {cost:.4}");
-    assert!(devices <= 0.97 && cost <= 0.98, "{devices} {cost}");
+    assert!(devices <= 0.96 && cost <= 0.975, "{devices} {cost}");
 }
 
 /// The seed to begin with: `WATTLE_SEED`, or 1.

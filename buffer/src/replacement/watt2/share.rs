@@ -14,12 +14,14 @@ pub struct WriteShare {
     share: [f32; CLASSES],
 }
 
-impl WriteShare {
+impl Default for WriteShare {
     /// Without observations every use is a write.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { uses: [0.0; CLASSES], writes: [0.0; CLASSES], share: [1.0; CLASSES] }
     }
+}
 
+impl WriteShare {
     /// Number of classes.
     pub const fn classes() -> usize {
         CLASSES
@@ -60,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_share_follows_the_counts_and_forgets() {
-        let mut share = WriteShare::new();
+        let mut share = WriteShare::default();
         assert_eq!(share.of(3), 1.0);
         share.used(3, 98.0);
         share.written(3, 24.0);

@@ -8,9 +8,9 @@
 //! repeated use within a tick, eviction by a small sample, no list.
 //!
 //! Parameters: `sample` and `pool`, pages that an eviction compares: the next ones of an even
-//! spread over the frames, and the next lowest of the previous eviction; `ticks`, per replacement of the whole cache; `ghosts`,
-//! remembered pages per frame (4 bytes each); `optimism` about ages without observations; `mix`,
-//! weight of WATT's value in the product; `write_weight`.
+//! spread over the frames, and the next lowest of the previous eviction; `ticks`, per replacement
+//! of the whole cache; `ghosts`, remembered pages per frame (4 bytes each); `optimism` about ages
+//! without observations; `mix`, weight of WATT's value in the product; `write_weight`.
 
 use std::collections::VecDeque;
 
@@ -81,7 +81,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             uses: Index::new(use_classes(), setup.number("optimism") as f32, 1.0 - mix),
             writes: Index::new(write_classes(), 1.0, 1.0),
             recency: Recency::new(mix),
-            share: WriteShare::new(),
+            share: WriteShare::default(),
             ghosts: Ghosts::for_pool((setup.number("ghosts") * capacity as f64) as usize),
             tick_misses: ((capacity as f64 / setup.number("ticks")) as usize).max(1),
             relearn_misses: relearn_misses(capacity),
