@@ -1,26 +1,39 @@
-//! Reads of a large value: one descent for its first chunk, then from leaf to leaf.
+//! Reads and writes of a large value.
 //!
-//! All chunks that lie in one leaf are copied before the leaf is validated. The next leaf needs no
-//! descent if the parent is unchanged: as in a scan, it begins at the fence where the last one
-//! ended. When a leaf is not in memory, the reads of those after it start together with its own, as
-//! far as the limit of the pool allows; the number of leaves is known from the length.
+//! **A write** appends: ids ascend, so the chunks go to the right end of their tree, those that
+//! share a leaf under one latch.
+//!
+//! **A read** makes one descent for the first chunk, and then goes from leaf to leaf. All chunks
+//! that lie in one leaf are copied before the leaf is validated. The next leaf needs no descent if
+//! the parent is unchanged: as in a scan, it begins at the fence where the last one ended. When a
+//! leaf is not in memory, the reads of those after it start together with its own, as far as the
+//! limit of the pool allows; the number of leaves is known from the length.
 //!
 //! A chunk is written once, under an id that is never used again, and removed when no snapshot
 //! needs it. So chunks that are all there are those of one version of the value.
 
 use crate::{
+    author::Author,
     descend::{Direction, Path, Seek},
-    large_value::{CHUNK, LargeValue},
+    journal::Context,
+    large_value::{CHUNK, CHUNK_KEY, LargeValue},
     node::NodeRef,
     read_ahead::ReadAhead,
     step::{Step, Stop},
     tree::Tree,
+    write::{Mode, Value},
 };
 use std::ops::Range;
 use wattle_buffer::{Fault, For, Optimistic};
 
 /// Chunks that share a leaf, at least, but for those at the ends of a value.
 const CHUNKS_IN_LEAF: u64 = 2;
+
+/// Leaves that a step reads, at most: a megabyte. Then other tasks may run.
+const LEAVES: usize = 256;
+
+/// Chunks that a step writes, at most. A short last chunk shares its leaf with two others.
+const RUN: usize = 4;
 
 /// A read of some bytes of a large value, and how far it has come.
 pub struct ChunkReader {
@@ -52,6 +65,11 @@ impl ChunkReader {
         ChunkReader { large, at: bytes.start, end: bytes.end, ahead: ReadAhead::default() }
     }
 
+    /// Whether all bytes are read.
+    pub fn is_done(&self) -> bool {
+        self.at >= self.end
+    }
+
     fn chunk(&self) -> u64 {
         self.at / CHUNK as u64
     }
@@ -60,7 +78,7 @@ impl ChunkReader {
     /// that stop is waited for: leaves after the one that it waits for.
     #[cold]
     pub fn reads_beside(&mut self, tree: &Tree, stop: &Stop) -> Vec<Fault> {
-        if !matches!(stop, Stop::Fault(Fault::Read(_) | Fault::Wait(_))) || self.at >= self.end {
+        if !matches!(stop, Stop::Fault(Fault::Read(_) | Fault::Wait(_))) || self.is_done() {
             return Vec::new();
         }
         let (chunk, last) = (self.chunk(), (self.end - 1) / CHUNK as u64);
@@ -72,12 +90,47 @@ impl ChunkReader {
 }
 
 impl Tree {
-    /// Appends the bytes of a large value that `reader` has not read yet to `value`. After a stop
-    /// run it again: it goes on after the last leaf that it has copied. False: a chunk is missing
-    /// or has another length.
+    /// Writes chunks of a large value whose bytes are `value`, from number `*done` on, as far as
+    /// they share a leaf; advances `*done` past them, also when it stops. `restarts` is how often
+    /// the step has restarted.
+    ///
+    /// # Panics
+    /// If all chunks are done.
+    pub fn write_chunks_step<A: Author>(
+        &self,
+        cx: &Context,
+        large: LargeValue,
+        value: &[u8],
+        author: &mut A,
+        restarts: u32,
+        done: &mut u64,
+    ) -> Step<()> {
+        debug_assert_eq!(value.len() as u64, large.len, "the bytes of another value");
+        let rest = &value[*done as usize * CHUNK..];
+        let mut keys = [[0; CHUNK_KEY]; RUN];
+        let mut records = [(&[][..], Value::Inline(&[])); RUN];
+        let mut len = 0;
+        for (key, chunk) in keys.iter_mut().zip(*done..large.chunks()) {
+            *key = large.chunk_key(chunk);
+            len += 1;
+        }
+        for ((record, key), bytes) in records.iter_mut().zip(&keys).zip(rest.chunks(CHUNK)) {
+            *record = (&key[..], Value::Inline(bytes));
+        }
+        let mut written = 0;
+        let step =
+            self.write_run_step(cx, &records[..len], Mode::Insert, author, restarts, &mut written);
+        *done += written as u64;
+        step.map(drop)
+    }
+
+    /// Appends bytes of a large value that `reader` has not read yet to `value`, a megabyte or so.
+    /// Run it again until [`ChunkReader::is_done`], also after a stop: it goes on
+    /// after the last leaf that it has copied. False: a chunk is missing or has another length.
     pub fn chunks_step(&self, reader: &mut ChunkReader, value: &mut Vec<u8>) -> Step<bool> {
         let mut beside: Option<(Optimistic<'_>, usize)> = None;
-        while reader.at < reader.end {
+        let mut leaves = 0;
+        while !reader.is_done() && leaves < LEAVES {
             let key = reader.large.chunk_key(reader.chunk());
             let path = match beside {
                 Some((parent, position)) => self.leaf_beside(parent, position)?,
@@ -104,6 +157,7 @@ impl Tree {
                 Next::Missing => return Ok(false),
             }
             reader.ahead.pass_leaf();
+            leaves += 1;
             beside = path.parent.and_then(|(parent, position)| {
                 let siblings = NodeRef::from(parent.page()).count();
                 (position < siblings).then_some((parent, position + 1))
@@ -153,7 +207,7 @@ impl Tree {
             let take = (reader.end - begin).min(len as u64) as usize - skip;
             self.checked(&leaf, leaf.page().append_to(offset + skip, take, value))?;
             reader.at += take as u64;
-            if reader.at >= reader.end {
+            if reader.is_done() {
                 return Ok(Next::Done);
             }
             let key = reader.large.chunk_key(reader.chunk());

@@ -269,6 +269,11 @@ impl InFlight {
         self.shard(page).lock().current(page, number).is_some()
     }
 
+    /// Whether the page is being read, or is loaded and not swizzled yet.
+    pub(crate) fn contains(&self, page: PageId) -> bool {
+        self.shard(page).lock().entries.contains_key(&page)
+    }
+
     pub(crate) fn is_loaded(&self, page: PageId) -> bool {
         matches!(self.shard(page).lock().entries.get(&page), Some(InFlightEntry::Loaded(_)))
     }

@@ -61,8 +61,15 @@ impl Pool {
         header.set_pinned(pinned);
     }
 
-    /// Frees a page that has no frame and that no swip names, for dropping a whole tree whose
-    /// operations have all ended. A read of the page may have been abandoned before its end.
+    /// Whether a page that is not in a tree's memory is being read, or was read and waits to be put
+    /// there. Without an entry none appears while the caller holds the latch of the page's parent.
+    pub fn is_in_flight(&self, page: PageId) -> bool {
+        self.in_flight.contains(page)
+    }
+
+    /// Frees a page that has no frame and that no swip names: of a tree whose operations have all
+    /// ended, where a read of the page may have been abandoned before its end; or of a parent that
+    /// is still latched, when the page is not in flight ([`Pool::is_in_flight`]).
     pub fn free_evicted_page(&self, page: PageId) {
         // An abandoned read that has not ended finds its entry removed.
         if let Some(frame) = self.in_flight.discard(page) {

@@ -34,15 +34,23 @@ pub(super) async fn read_some<R: Resolve>(
         || Error::Limit(format!("there is no memory for {len} bytes of a large value")),
     )?;
     let mut reader = ChunkReader::new(large, bytes);
-    run(session, |_| {
-        chunks.chunks_step(&mut reader, value).inspect_err(|stop| {
-            let beside = reader.reads_beside(chunks, stop);
-            if !beside.is_empty() {
-                session.read_ahead(beside);
-            }
-        })
-    })
-    .await
+    loop {
+        let step = |_| {
+            chunks.chunks_step(&mut reader, value).inspect_err(|stop| {
+                let beside = reader.reads_beside(chunks, stop);
+                if !beside.is_empty() {
+                    session.read_ahead(beside);
+                }
+            })
+        };
+        if !run(session, step).await? {
+            return Ok(false);
+        }
+        if reader.is_done() {
+            return Ok(true);
+        }
+        session.next_turn().await;
+    }
 }
 
 /// As [`read_some`], of a value that the snapshot of the transaction keeps.

@@ -15,7 +15,7 @@ use crate::{
     txn::{SystemAuthor, Txn},
 };
 use std::sync::Arc;
-use wattle_btree::{self as btree, CHUNK, LargeValue, Mode, Value, Written};
+use wattle_btree::{self as btree, LargeValue, Mode, Value, Written};
 use wattle_buffer::{Error, Result};
 
 /// Writes a record whose value does not fit a leaf. `alone`: the transaction has no other change,
@@ -115,13 +115,13 @@ async fn write_chunks<R: Resolve>(
     large: LargeValue,
     value: &[u8],
 ) -> Result<()> {
-    let (core, cx) = (session.core(), session.cx());
-    for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
-        let key = large.chunk_key(chunk as u64);
-        let mut author = SystemAuthor::new(&core.txns, store.tree.id(), Some(txn));
+    let core = session.core();
+    let mut author = SystemAuthor::new(&core.txns, store.tree.id(), Some(txn));
+    let mut done = 0;
+    while done < large.chunks() {
         run(session, |restarts| {
-            let value = Value::Inline(bytes);
-            store.tree.write_step(cx, &key, value, Mode::Insert, &mut author, restarts)
+            let (cx, author, done) = (session.cx(), &mut author, &mut done);
+            store.tree.write_chunks_step(cx, large, value, author, restarts, done)
         })
         .await?;
     }

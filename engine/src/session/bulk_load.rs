@@ -6,9 +6,7 @@ use super::{
 };
 use crate::{catalog::OpenTree, core::Core, internal::Internal, tree::Tree};
 use std::sync::Arc;
-use wattle_btree::{
-    BulkLoad, BulkValue, CHUNK, Context, LargeValue, Mode, System, Value, fits_inline,
-};
+use wattle_btree::{BulkLoad, BulkValue, Context, LargeValue, System, fits_inline};
 use wattle_buffer::{Error, Inside, Result};
 
 /// See [`crate::Session::bulk_load`]. It blocks the thread, also for an asynchronous session.
@@ -68,18 +66,11 @@ fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         // Listed before it exists, in case the load does not finish.
         session.core.catalog.list_garbage(session.cx(), &tree.open, key, large)?;
         chunks.values.push(large);
-        for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
-            let key = large.chunk_key(chunk as u64);
+        let mut done = 0;
+        while done < large.chunks() {
             now(run(session, |restarts| {
-                let value = Value::Inline(bytes);
-                store.tree.write_step(
-                    session.cx(),
-                    &key,
-                    value,
-                    Mode::Insert,
-                    &mut System,
-                    restarts,
-                )
+                let (cx, done) = (session.cx(), &mut done);
+                store.tree.write_chunks_step(cx, large, value, &mut System, restarts, done)
             }))?;
         }
         load.push(key, BulkValue::Large(large))?;

@@ -17,7 +17,7 @@ use crate::{
     catalog::{OpenTree, TreeTag},
     core::Core,
     session::{resolve::Resolve, step::run},
-    txn::{SystemAuthor, TxnSystem},
+    txn::TxnSystem,
 };
 use std::{sync::Arc, time::Instant};
 use wattle_btree::{LargeValue, System};
@@ -52,14 +52,15 @@ impl<'c> Replaced<'c> {
 
     /// Removes its chunks, and takes it off the list in the catalog. `tree` is its tree.
     pub async fn clear<R: Resolve>(mut self, session: &R, tree: &OpenTree) -> Result<()> {
-        let (system, cx, large) = (self.system, session.cx(), self.large);
+        let (cx, large) = (session.cx(), self.large);
         if let Some(store) = tree.large.get() {
-            for chunk in 0..large.chunks() {
-                let key = large.chunk_key(chunk);
-                let mut author = SystemAuthor::new(system, store.tree.id(), None);
-                let step = |_| store.tree.remove_step(cx, &key, &mut author);
-                let (_, underfull) = run(session, step).await?;
-                if underfull {
+            let mut left = large.chunks();
+            while left > 0 {
+                let step = |_| store.tree.remove_chunks_step(cx, large.id, left);
+                let removed = run(session, step).await?;
+                left = removed.left;
+                if removed.underfull {
+                    let key = large.chunk_key(left);
                     run(session, |_| store.tree.merge_step(cx, &key, 0)).await?;
                 }
             }
