@@ -86,9 +86,9 @@ impl Worker {
     /// needs one of the others reads it itself, and gets the error.
     pub fn wait_beside(&self, reads: ReadsBeside) -> usize {
         let (ReadsBeside(mut reads), mut came) = (reads, 0);
-        let mut context = Context::from_waker(self.waker());
+        let context = Context::from_waker(self.waker());
         loop {
-            reads.retain(|read| match read.poll(&mut context) {
+            reads.retain(|read| match read.poll(&context) {
                 Poll::Ready(outcome) => {
                     came += usize::from(outcome.is_ok());
                     false

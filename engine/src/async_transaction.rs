@@ -47,12 +47,6 @@ impl AsyncTransaction {
         self.session.end_turn_after(if may_change { LONG_TURN } else { TURN }).await;
     }
 
-    /// Session and transaction, to read, when it is the turn of its task.
-    pub(crate) async fn reading(&self) -> (&AsyncSession, &Txn) {
-        self.take_turn().await;
-        (&self.session, self.txn())
-    }
-
     fn parts(&mut self) -> (&AsyncSession, &mut Txn) {
         (&self.session, self.txn.as_mut().expect("not ended"))
     }
