@@ -100,7 +100,7 @@ impl Bench {
                 let records = self.records;
                 scope.spawn(move || {
                     let session = engine.session().expect("session");
-                    let (zipfian, mut rng) = (Zipfian::new(records, 0.99), Rng::new(number + 1));
+                    let (zipfian, mut rng) = (Zipfian::new(records, 0.99), Rng::new(1, number));
                     while !stop.load(Ordering::Relaxed) {
                         for _ in 0..16 {
                             let found = session.get(tree, &key(zipfian.next(&mut rng)));

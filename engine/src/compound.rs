@@ -176,9 +176,11 @@ impl Session {
         ticket.wait().map(|()| before)
     }
 
-    /// About how many bytes the leaves of a range of keys take now, 4 KiB each. Reads inner nodes, which are mostly in memory: it takes two descents, whatever the
-    /// range. It is exact where the range lies under one node above the leaves, and otherwise off
-    /// as far as nodes differ in their number of children. Chunks of large values are not counted.
+    /// About how many bytes the leaves of a range of keys take now, 4 KiB each. Reads inner nodes,
+    /// which are mostly in memory: it takes two descents, whatever the range. It is exact where the
+    /// range lies under one node above the leaves, and otherwise off as far as nodes differ in
+    /// their number of children, up to twice or half in practice. Chunks of large values are not
+    /// counted.
     ///
     /// ```
     /// # use wattle::{Engine, IoKind, Options};

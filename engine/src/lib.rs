@@ -23,6 +23,7 @@ mod internal;
 mod janitor;
 mod keeper;
 mod key_interval;
+mod lease;
 mod limits;
 mod liveness;
 mod log_dump;

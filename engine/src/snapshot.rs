@@ -1,28 +1,19 @@
 //! Snapshots that any number of threads read.
-//!
-//! A [`Snapshot`] holds one slot of [`crate::mvcc::Snapshots`], so the versions that it sees are
-//! kept. Each read borrows a *reader*: the state of a session, and a transaction that uses that
-//! slot, and its time, instead of a slot of its own. So when the engine cancels the slot, each
-//! reader finds that out after its next read of a version, as the owner of the slot would.
 
 use crate::{
-    core::Core,
     engine::Engine,
-    handle::{Grip, User},
+    handle::Grip,
     key_interval::KeyInterval,
-    mvcc::SnapshotSlot,
+    lease::SharedSnapshot,
     op::{range::KeyBounds, read},
     range::borrowed,
     session::{
         blocking::Session,
-        resolve::{Environment, OwnsState, Resolve, now},
-        state::SessionState,
+        resolve::{Environment, OwnsState, now},
     },
     snapshot_range::SnapshotRange,
     tree::Tree,
-    txn::{BoxedTxn, Txn},
 };
-use parking_lot::Mutex;
 use std::sync::Arc;
 use wattle_btree::prefix_range;
 #[cfg(doc)]
@@ -55,94 +46,7 @@ use wattle_buffer::Result;
 /// the calling thread, and each thread that reads at the same time takes the room of a session.
 #[derive(Clone)]
 pub struct Snapshot {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    core: Grip,
-    slot: Arc<SnapshotSlot>,
-    time: u64,
-    /// Readers that no thread uses.
-    readers: Mutex<Vec<Reader>>,
-}
-
-/// Readers that a snapshot keeps.
-const MAX_READERS: usize = 16;
-
-/// See the module documentation.
-struct Reader {
-    state: Box<SessionState>,
-    txn: BoxedTxn,
-}
-
-/// A reader at work, as an environment of operations. It goes back to its snapshot.
-pub(crate) struct Lease {
-    snapshot: Snapshot,
-    reader: Option<Reader>,
-}
-
-impl Lease {
-    pub fn txn(&self) -> &Txn {
-        &self.reader().txn
-    }
-
-    fn reader(&self) -> &Reader {
-        self.reader.as_ref().expect("given back when it is dropped")
-    }
-}
-
-impl OwnsState for Lease {
-    fn engine(&self) -> &Core {
-        &self.snapshot.shared.core
-    }
-    fn state(&self) -> &SessionState {
-        &self.reader().state
-    }
-}
-
-impl Resolve for Lease {}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let Some(reader) = self.reader.take() else { return };
-        let shared = &self.snapshot.shared;
-        if shared.core.pool.process().is_other() {
-            // It belongs to the parent process. Its locks may have been held at the fork.
-            return std::mem::forget(reader);
-        }
-        let mut readers = shared.readers.lock();
-        if readers.len() < MAX_READERS {
-            return readers.push(reader);
-        }
-        drop(readers);
-        shared.core.keep_idle(reader.state);
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let readers = std::mem::take(self.readers.get_mut());
-        if self.core.pool.process().is_other() {
-            return std::mem::forget(readers);
-        }
-        for reader in readers {
-            drop(reader.txn);
-            self.core.keep_idle(reader.state);
-        }
-        self.slot.close();
-        self.core.txns.snapshots.retire(self.slot.clone());
-    }
-}
-
-/// The state of an ended session, or a new one.
-fn idle_state(core: &Core) -> Result<Box<SessionState>> {
-    core.check_caller(&[])?;
-    let idle = core.idle.lock().pop();
-    if let Some(state) = idle {
-        return Ok(state);
-    }
-    core.pool.check_workers()?;
-    Ok(Box::new(SessionState::new(&core.txns)))
+    shared: Arc<SharedSnapshot>,
 }
 
 impl Engine {
@@ -177,27 +81,7 @@ impl Session {
 
 impl Snapshot {
     fn open(core: &Grip, own: u64) -> Result<Snapshot> {
-        core.pool.process().check()?;
-        let core = core.share(User::Snapshot);
-        let (slot, system) = (core.txns.snapshots.acquire(), &core.txns);
-        let time = slot.open_at(|| system.visible().min(system.clock.now()).max(own));
-        Ok(Snapshot { shared: Arc::new(Shared { core, slot, time, readers: Mutex::default() }) })
-    }
-
-    /// A reader for the calling thread.
-    pub(crate) fn lease(&self) -> Result<Lease> {
-        let shared = &self.shared;
-        shared.core.pool.process().check()?;
-        let kept = shared.readers.lock().pop();
-        let reader = match kept {
-            Some(reader) => reader,
-            None => {
-                let system = &shared.core.txns;
-                let state = idle_state(&shared.core)?;
-                Reader { state, txn: Txn::at(system, shared.slot.clone(), shared.time) }
-            }
-        };
-        Ok(Lease { snapshot: self.clone(), reader: Some(reader) })
+        Ok(Snapshot { shared: SharedSnapshot::open(core, own)? })
     }
 
     /// The value of a key.
@@ -229,7 +113,7 @@ impl Snapshot {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let lease = self.lease()?;
+        let lease = self.shared.lease()?;
         let mut buffer = lease.state().take_buffer();
         let found = now(read::get_in(&lease, lease.txn(), tree, key, &mut buffer));
         let value = found.map(|found| found.then(|| read(&buffer)));
@@ -255,7 +139,7 @@ impl Snapshot {
         keys: &[K],
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let lease = self.lease()?;
+        let lease = self.shared.lease()?;
         let mut buffer = lease.state().take_buffer();
         let done = read::multi_get_in(&lease, lease.txn(), tree, keys, &mut buffer, read);
         let done = now(done);
@@ -331,7 +215,7 @@ impl Snapshot {
 
     fn range_of(&self, tree: &Tree, bounds: KeyBounds<'_>) -> Result<SnapshotRange> {
         self.shared.core.check_tree(tree)?;
-        Ok(SnapshotRange::new(self.lease()?, tree, bounds))
+        Ok(SnapshotRange::new(self.shared.lease()?, tree, bounds))
     }
 }
 

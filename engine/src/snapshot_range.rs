@@ -1,12 +1,12 @@
 //! Ranges of a [`crate::Snapshot`]. They own what they need, and are read from both ends.
 
 use crate::{
+    lease::Lease,
     op::{
         range::KeyBounds,
         scan::{self, Entry},
     },
     session::resolve::now,
-    snapshot::Lease,
     tree::Tree,
 };
 use std::ops::Bound;
@@ -199,6 +199,10 @@ impl SnapshotRange {
         let key = this.cursor.key();
         let met = other.is_some_and(|other| other.is_passed_by(key, direction));
         self.is_done = entry.is_none() || met;
+        if met && entry.is_some() {
+            // After a seek it may be within the range.
+            this.cursor.take_again();
+        }
         if self.is_done {
             return Ok(None);
         }

@@ -2,8 +2,9 @@
 //! bytes.
 
 use crate::{
-    key_interval::KeyInterval, range::Range, session::blocking::Session, snapshot::Snapshot,
-    snapshot_range::SnapshotRange, transaction::Transaction, tree::Tree, typed_key::TypedKey,
+    key_interval::KeyInterval, op::update::Update, range::Range, session::blocking::Session,
+    snapshot::Snapshot, snapshot_range::SnapshotRange, transaction::Transaction, tree::Tree,
+    typed_key::TypedKey,
 };
 use std::{
     marker::PhantomData,
@@ -121,7 +122,7 @@ pub trait WritesRecords: sealed::Sealed {
         self,
         tree: &Tree,
         key: &[u8],
-        update: &mut dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+        update: &mut Update<'_>,
     ) -> Result<Option<Vec<u8>>>;
 }
 
@@ -225,7 +226,7 @@ macro_rules! writes {
                 self,
                 tree: &Tree,
                 key: &[u8],
-                update: &mut dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+                update: &mut Update<'_>,
             ) -> Result<Option<Vec<u8>>> {
                 self.fetch_update(tree, key, update)
             }

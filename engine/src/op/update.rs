@@ -32,6 +32,9 @@ impl std::fmt::Display for CompareFailed {
 
 impl std::error::Error for CompareFailed {}
 
+/// Makes a new value of the value of a key; `None` is no record.
+pub(crate) type Update<'u> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'u;
+
 /// The outcome of a compare-and-swap.
 pub(crate) type Swapped = std::result::Result<(), CompareFailed>;
 
@@ -108,7 +111,7 @@ pub(crate) async fn fetch_update_in<R: Resolve>(
     txn: &mut Txn,
     tree: &Tree,
     key: &[u8],
-    update: &mut dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    update: &mut Update<'_>,
 ) -> Result<Option<Vec<u8>>> {
     txn.check_write()?;
     let before = value_of(session, txn, tree, key).await?;
@@ -125,7 +128,7 @@ pub(crate) async fn fetch_update_auto<R: Resolve>(
     session: &R,
     tree: &Tree,
     key: &[u8],
-    update: &mut dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    update: &mut Update<'_>,
 ) -> Result<(Option<Vec<u8>>, Ticket)> {
     session.core().admit(session, tree).await?;
     auto_txn(session, &Waits::of(tree, key), async |txn| {
