@@ -101,7 +101,7 @@ mod tests {
             for (page, level) in way {
                 let holds = if level > 0 { Holds::Inner } else { Holds::Leaf };
                 let place = Place { holds, level: Some(level), tree: 1 };
-                assert!(builder.push_at(page, level == 0 && leaf % 3 == 0, Some(place)));
+                assert!(builder.push_at(page, level == 0 && leaf.is_multiple_of(3), Some(place)));
             }
         }
         builder.finish()
