@@ -186,8 +186,13 @@ impl<'s, R: Resolve> KeptValue<'s, R> {
 
     /// The newest value, kept by a snapshot of its own.
     pub async fn auto(session: &'s R, tree: &'s Tree, key: &[u8]) -> Result<Option<Self>> {
-        let begun = begin_reading(session, tree).await?;
-        Self::find(session, Source::Own(begun), tree, key).await
+        session.core().check_tree(tree)?;
+        check_key(key)?;
+        persist(session, &Waits::of(tree, key), async || {
+            let begun = begin_reading(session, tree).await?;
+            Self::find(session, Source::Own(begun), tree, key).await
+        })
+        .await
     }
 
     async fn find(

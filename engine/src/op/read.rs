@@ -13,7 +13,7 @@ use crate::{
     tree::Tree,
     txn::{AutoView, Begun, Isolation, Txn, TxnOptions},
 };
-use wattle_btree::{self as btree, Found, MULTI_GET, Tree as BTree, View};
+use wattle_btree::{self as btree, Found, LargeValue, MULTI_GET, Tree as BTree, View};
 use wattle_buffer::Result;
 
 #[inline(always)]
@@ -47,19 +47,32 @@ pub(crate) async fn get<R: Resolve>(
     match look_up(session, &tree.open.tree, key, &mut view, value).await? {
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
+        // Boxed: its state would take room, and registers, in every look-up.
         Some(Found::Large(large)) => {
-            if read_some(session, tree, large, 0..large.len, value).await? {
-                return Ok(true);
-            }
-            // It was replaced meanwhile. A snapshot keeps the value of the next attempt.
-            persist(session, &Waits::of(tree, key), async || {
-                value.truncate(start);
-                let txn = begin_reading(session, tree).await?;
-                get_in(session, txn.get(), tree, key, value).await
-            })
-            .await
+            Box::pin(get_large(session, tree, key, large, value, start)).await
         }
     }
+}
+
+/// The rest of [`get`] of a large value.
+async fn get_large<R: Resolve>(
+    session: &R,
+    tree: &Tree,
+    key: &[u8],
+    large: LargeValue,
+    value: &mut Vec<u8>,
+    start: usize,
+) -> Result<bool> {
+    if read_some(session, tree, large, 0..large.len, value).await? {
+        return Ok(true);
+    }
+    // It was replaced meanwhile. A snapshot keeps the value of the next attempt.
+    persist(session, &Waits::of(tree, key), async || {
+        value.truncate(start);
+        let txn = begin_reading(session, tree).await?;
+        get_in(session, txn.get(), tree, key, value).await
+    })
+    .await
 }
 
 /// A transaction that only reads.
@@ -114,7 +127,7 @@ pub(super) async fn value_in<R: Resolve>(
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
         Some(Found::Large(large)) => {
-            read_kept(session, txn, tree, large, 0..large.len, value).await?;
+            Box::pin(read_kept(session, txn, tree, large, 0..large.len, value)).await?;
             Ok(true)
         }
     }

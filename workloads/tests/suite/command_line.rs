@@ -498,7 +498,8 @@ fn simulate_does_not_write_its_report_over_a_trace() {
 
 #[test]
 fn simulate_writes_its_figures_and_holds_pages() {
-    let access = |at: u64| format!("{},{}\n", at * at % 97, if at.is_multiple_of(3) { "W" } else { "R" });
+    let access =
+        |at: u64| format!("{},{}\n", at * at % 97, if at.is_multiple_of(3) { "W" } else { "R" });
     let (folder, trace) = small_trace(&(0..3000).map(access).collect::<String>());
     let figures = folder.path().join("figures");
     let words = ["simulate", "--trace", &trace, "--cache", "10,20", "--policy", "fifo", "loop"];
