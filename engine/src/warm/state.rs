@@ -5,6 +5,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Instant,
 };
 use wattle_buffer::TreeId;
 
@@ -16,6 +17,9 @@ pub(crate) struct WarmStart {
     /// Pages that are to be read, and those that were.
     pub(super) listed: AtomicU64,
     pub(super) read: AtomicU64,
+    /// Pages of the list in the file, once it was read or written; until then 0.
+    pub(super) on_file: AtomicU64,
+    pub(super) opened: Instant,
     /// Nothing is left to read, or no frame is left for it.
     is_over: AtomicBool,
     /// Trees that are left out from now on. Held while the thread has a handle of a tree.
@@ -29,6 +33,8 @@ impl WarmStart {
             thread: BackgroundThread::new("warm"),
             listed: AtomicU64::new(0),
             read: AtomicU64::new(0),
+            on_file: AtomicU64::new(0),
+            opened: Instant::now(),
             is_over: AtomicBool::new(true),
             left_out: Mutex::default(),
         }

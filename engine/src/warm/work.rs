@@ -65,6 +65,7 @@ fn read_list(core: &Core) -> Result<PageList, String> {
 }
 
 fn read_pages(core: &Core, cx: &Context, list: &PageList) {
+    core.warm.on_file.store(list.pages() as u64, Ordering::Relaxed);
     // 1. Choose.
     let classes = fitting(list, core.pool.spare_frames());
     let chosen = list.trees.iter().map(|(tree, pages)| {

@@ -106,6 +106,21 @@ fn a_smaller_pool_gets_the_most_valuable_pages_and_evicts_none() {
 }
 
 #[test]
+fn a_short_run_with_a_much_smaller_pool_keeps_the_list() {
+    let place = tempfile::tempdir().expect("directory");
+    let path = a_store(place.path(), "store", RECORDS);
+    let list = fs::read(path.join(WARM_FILE)).expect("a list");
+    for (frames, kept) in [(100, true), (FRAMES, false)] {
+        let engine = Engine::open(&path, options(frames)).expect("open");
+        wait(&engine);
+        fill(&engine, "other", 0..RECORDS / 2);
+        engine.close().expect("close");
+        let now = fs::read(path.join(WARM_FILE)).expect("a list");
+        assert_eq!(now == list, kept, "{} and {} bytes", now.len(), list.len());
+    }
+}
+
+#[test]
 fn a_list_that_is_damaged_or_of_another_store_is_not_used_and_is_replaced() {
     let place = tempfile::tempdir().expect("directory");
     let path = a_store(place.path(), "store", RECORDS);

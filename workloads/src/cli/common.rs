@@ -489,7 +489,8 @@ impl StoreFlags {
         open(&self.path, self.options().read_only(true), interrupt)
     }
 
+    /// The list of pages for a warm start stays that of the program that the store is for.
     fn options(&self) -> Options {
-        Options::default().pool_bytes(self.pool).io(self.io.into())
+        Options::default().pool_bytes(self.pool).io(self.io.into()).warm_start(false)
     }
 }

@@ -38,6 +38,7 @@ fn looked(arguments: &[&str], path: &Path, interrupt: &Interrupt) -> Result<(), 
     match command(arguments, path) {
         Command::Verify(flags) => maintain::verify(&flags, interrupt),
         Command::Stat(flags) => maintain::stat(&flags, interrupt),
+        Command::Compact(flags) => maintain::compact(&flags, interrupt),
         other => panic!("{other:?}"),
     }
 }
@@ -323,6 +324,23 @@ fn files(path: &Path) -> Vec<(std::path::PathBuf, std::time::SystemTime, Vec<u8>
     }
     files.sort();
     files
+}
+
+#[test]
+fn commands_leave_the_list_for_a_warm_start_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..50_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
+    loaded(lines.as_bytes(), folder.path()).unwrap();
+    let list = folder.path().join(wattle::WARM_FILE);
+    assert!(!list.exists());
+    std::fs::write(&list, "the list of a server").unwrap();
+    loaded(lines.replace("value", "other").as_bytes(), folder.path()).unwrap();
+    let interrupt = Interrupt::default();
+    for arguments in [&["compact"][..], &["stat"], &["verify"]] {
+        assert_eq!(looked(arguments, folder.path(), &interrupt), Ok(()), "{arguments:?}");
+    }
+    assert!(dumped(&["dump"], folder.path()).unwrap().ends_with(b"other\n"));
+    assert_eq!(std::fs::read(&list).unwrap(), b"the list of a server");
 }
 
 #[test]
