@@ -67,10 +67,7 @@ impl DeviceRecord {
     /// # Errors
     /// Failed I/O; the old file is there then, or none.
     pub fn write(&self, directory: &Directory) -> io::Result<()> {
-        if directory.find(NEW_FILE)?.is_some() {
-            directory.remove(NEW_FILE)?;
-        }
-        let mut file = directory.create_file(NEW_FILE)?;
+        let mut file = directory.create_file_anew(NEW_FILE)?;
         file.write_all(self.encode(device_of(directory)?).as_bytes())?;
         file.sync_all()?;
         directory.rename(NEW_FILE, DEVICE_FILE)?;
@@ -86,7 +83,7 @@ impl DeviceRecord {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        directory.open_to_read(DEVICE_FILE)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        directory.open_regular(DEVICE_FILE)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         DeviceRecord::decode(&bytes, device_of(directory)?).map(Some).map_err(invalid)
     }

@@ -243,6 +243,32 @@ impl Directory {
         }
     }
 
+    /// As [`Directory::open_to_read`], for a regular file only: opening a pipe would wait for its
+    /// other end.
+    ///
+    /// # Errors
+    /// As `open(2)`; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
+    pub fn open_regular(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        let not_regular = |found: Found| {
+            let what = format!("it is {}, not a regular file", found.kind());
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        };
+        // First a look: opening a device may do something.
+        if let Some(found) = self.find(&name)?.filter(|found| !found.is_file()) {
+            return Err(not_regular(found));
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let file = match self.file(&name, flags | OFlags::NOATIME) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => self.file(name, flags)?,
+            opened => opened?,
+        };
+        match look_at(&file)? {
+            found if found.is_file() => Ok(file),
+            // It took the place of the file meanwhile.
+            found => Err(not_regular(found)),
+        }
+    }
+
     /// As [`Directory::open_file`]; creates the file if it is absent, with the permissions of the
     /// umask.
     ///
@@ -258,6 +284,18 @@ impl Directory {
     /// As `open(2)`; [`io::ErrorKind::AlreadyExists`] if the name exists.
     pub fn create_file(&self, name: impl AsRef<Path>) -> io::Result<File> {
         self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// As [`Directory::create_file`], in place of a file, link, pipe or socket with this name, which
+    /// is removed. A file that a link refers to stays as it is.
+    ///
+    /// # Errors
+    /// As `open(2)` and `unlink(2)`; an error for a directory.
+    pub fn create_file_anew(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        if self.find_entry(&name)?.is_some() {
+            self.remove(&name)?;
+        }
+        self.create_file(name)
     }
 
     /// As [`Directory::open_direct`], for reading only, as [`Directory::open_to_read`].

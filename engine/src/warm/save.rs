@@ -59,8 +59,7 @@ fn is_visit(frames: u64, listed: u64, open: Duration) -> bool {
 }
 
 fn replace(directory: &Directory, bytes: &[u8]) -> io::Result<()> {
-    let mut file = directory.open_or_create_file(NEW_FILE)?;
-    file.set_len(0)?;
+    let mut file = directory.create_file_anew(NEW_FILE)?;
     file.write_all(bytes)?;
     file.sync_data()?;
     directory.rename(NEW_FILE, WARM_FILE)

@@ -56,7 +56,7 @@ fn read_list(core: &Core) -> Result<PageList, String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         if let Some(directory) = core.file.home() {
-            directory.open_to_read(WARM_FILE)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+            directory.open_regular(WARM_FILE)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         }
         Ok(bytes)
     };

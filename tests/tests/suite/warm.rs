@@ -1,9 +1,11 @@
 //! Warm start: the pages of the last run are read again, whatever happened to their list, and never
 //! in place of others.
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -149,6 +151,48 @@ fn a_list_that_is_damaged_or_of_another_store_is_not_used_and_is_replaced() {
         engine.close().expect("close");
         assert!(!path.join("warm.new").exists());
     }
+}
+
+#[test]
+fn pipes_and_links_in_place_of_the_list_neither_block_nor_lose_anything() {
+    let watchdog = Watchdog::start("files that are no lists", Duration::from_secs(30));
+    let place = tempfile::tempdir().expect("directory");
+    let path = a_store(place.path(), "store", RECORDS);
+    let precious = place.path().join("precious");
+    let pipe = |name: &str| {
+        let mode = Mode::from_raw_mode(0o600);
+        mknodat(CWD, path.join(name), FileType::Fifo, mode, 0).expect("a pipe");
+    };
+    for is_pipe in [true, false] {
+        for name in [WARM_FILE, "warm.new", "device"] {
+            let _absent = fs::remove_file(path.join(name));
+            match is_pipe || name == WARM_FILE {
+                true => pipe(name),
+                false => symlink(&precious, path.join(name)).expect("a link"),
+            }
+        }
+        fs::write(&precious, b"a file of others").expect("written");
+        let engine = Engine::open(&path, options(FRAMES)).expect("open");
+        wait(&engine);
+        assert_eq!(engine.stats().warm_pages_read, 0);
+        fill(&engine, "tree", 0..RECORDS);
+        engine.close().expect("close");
+        watchdog.step();
+        assert_eq!(fs::read(&precious).expect("read"), b"a file of others");
+        let engine = Engine::open(&path, options(FRAMES)).expect("open");
+        wait(&engine);
+        assert!(engine.stats().warm_pages_read > 150, "{:?}", engine.stats());
+        engine.close().expect("close");
+        watchdog.step();
+    }
+    // A directory in its place: there is no list, and nothing else.
+    fs::remove_file(path.join(WARM_FILE)).expect("a list");
+    fs::create_dir(path.join(WARM_FILE)).expect("a directory");
+    let engine = Engine::open(&path, options(FRAMES)).expect("open");
+    wait(&engine);
+    fill(&engine, "tree", 0..RECORDS);
+    engine.close().expect("close");
+    assert!(path.join(WARM_FILE).is_dir() && !path.join("warm.new").exists());
 }
 
 #[test]
