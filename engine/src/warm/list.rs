@@ -46,29 +46,57 @@ impl PageList {
         self.trees.values().map(Vec::len).sum()
     }
 
-    /// The bytes of the file for the store with this id, up to the limit of its length: trees
-    /// beyond that are left out.
-    pub fn encode(&self, store_id: u64) -> Vec<u8> {
+    /// The bytes of the file for the store with this id, up to the limit of its length: see
+    /// [`PageList::encode_within`].
+    pub fn encode(&self, store_id: u64) -> Option<Vec<u8>> {
+        self.encode_within(MAX_BYTES as usize, store_id)
+    }
+
+    /// The bytes of the file, at most `limit`. The least valuable classes are left out until the
+    /// rest fits; if the most valuable class does not fit alone, it is cut in halves, in each tree.
+    /// `None`: no page would be left of a list that has pages.
+    fn encode_within(&self, limit: usize, store_id: u64) -> Option<Vec<u8>> {
+        let classes = (1..=CLASSES).rev().map(|classes| (classes, 0));
+        let halves = (1..u32::BITS).map(|halvings| (1, halvings));
+        classes.chain(halves).find_map(|part| self.encode_part(part, limit, store_id))
+    }
+
+    /// The first classes only, so many, and of the pages of each tree in them the first part.
+    /// `None`: it is longer than `limit`, or no page is left.
+    fn encode_part(
+        &self,
+        (classes, halvings): (usize, u32),
+        limit: usize,
+        store_id: u64,
+    ) -> Option<Vec<u8>> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend([0; 4]);
         bytes.extend(store_id.to_le_bytes());
         for (tree, pages) in &self.trees {
-            let (start, mut last) = (bytes.len(), 0);
+            let chosen = || pages.iter().filter(|(_, class)| usize::from(*class) < classes);
+            let count = chosen().count();
+            if count == 0 {
+                continue;
+            }
+            let count = (count >> halvings).max(1);
             bytes.extend(tree.0.to_le_bytes());
-            bytes.extend((pages.len() as u32).to_le_bytes());
-            for (page, class) in pages {
+            bytes.extend((count as u32).to_le_bytes());
+            let mut last = 0;
+            for (page, class) in chosen().take(count) {
                 put_number(&mut bytes, (page.0 - last) << CLASS_BITS | u64::from(*class));
                 last = page.0;
             }
-            if bytes.len() as u64 > MAX_BYTES {
-                bytes.truncate(start);
-                break;
+            if bytes.len() > limit {
+                return None;
             }
+        }
+        if bytes.len() == HEADER && !self.trees.is_empty() {
+            return None;
         }
         let checksum = crc_fast::crc32_iscsi(&bytes[CHECKED..]);
         bytes[CHECKED - 4..CHECKED].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        Some(bytes)
     }
 
     /// The list in `bytes`, if it is one of the store with this id; otherwise what is wrong.
@@ -162,6 +190,7 @@ const _: () = assert!(HEADER == CHECKED + 8);
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     const STORE: u64 = 0x1234_5678_9abc_def1;
 
@@ -172,7 +201,7 @@ mod tests {
 
     #[test]
     fn damage_of_any_byte_and_lists_of_other_stores_are_named() {
-        let bytes = some_list().encode(STORE);
+        let bytes = some_list().encode(STORE).expect("it fits");
         assert_eq!(PageList::decode(&bytes, STORE), Ok(some_list()));
         assert!(PageList::decode(&bytes, STORE + 1).unwrap_err().contains("another store"));
         for at in 0..bytes.len() {
@@ -185,9 +214,36 @@ mod tests {
         newer[8] = 2;
         assert!(PageList::decode(&newer, STORE).unwrap_err().contains("version 2"));
         assert_eq!(
-            PageList::decode(&PageList::default().encode(STORE), STORE),
+            PageList::decode(&PageList::default().encode(STORE).expect("it fits"), STORE),
             Ok(PageList::default())
         );
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_loses_its_least_valuable_pages_in_all_trees() {
+        let list = some_list();
+        let whole = list.encode(STORE).expect("it fits").len();
+        let (mut before, mut classes) = (list.pages(), BTreeSet::new());
+        for limit in (HEADER..=whole).rev() {
+            let Some(bytes) = list.encode_within(limit, STORE) else {
+                // Two trees with a page each, 8 bytes and the number.
+                assert!(limit < HEADER + 2 * 8 + 8, "{limit}");
+                continue;
+            };
+            assert!(bytes.len() <= limit);
+            let part = PageList::decode(&bytes, STORE).expect("a list");
+            assert_eq!(part.trees.len(), 2, "a tree is missing at {limit}");
+            let has = |class| part.trees.values().flatten().filter(|(_, c)| *c == class).count();
+            let first = has(0);
+            for class in 1..CLASSES as u8 {
+                assert!(has(class) == 0 || (has(class) == 150 && has(class - 1) == 150));
+            }
+            classes.insert((1..CLASSES as u8).filter(|class| has(*class) > 0).count());
+            assert!(first > 0 && part.pages() <= before);
+            before = part.pages();
+        }
+        assert!(before < 10 && classes.len() == CLASSES, "{before}, {classes:?}");
+        assert_eq!(list.encode_within(HEADER, STORE), None);
     }
 
     proptest! {
@@ -203,13 +259,13 @@ mod tests {
             };
             let trees = trees.into_iter().map(|(tree, pages)| (tree, sorted(pages))).collect();
             let list = PageList { trees };
-            prop_assert_eq!(PageList::decode(&list.encode(STORE), STORE), Ok(list));
+            prop_assert_eq!(PageList::decode(&list.encode(STORE).expect("it fits"), STORE), Ok(list));
         }
 
         /// Bytes with a right checksum, which only this test makes.
         #[test]
         fn any_bytes_are_a_list_or_an_error(body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let mut bytes = PageList::default().encode(STORE);
+            let mut bytes = PageList::default().encode(STORE).expect("it fits");
             bytes.extend(body);
             let checksum = crc_fast::crc32_iscsi(&bytes[CHECKED..]);
             bytes[CHECKED - 4..CHECKED].copy_from_slice(&checksum.to_le_bytes());

@@ -41,7 +41,9 @@ pub(crate) fn save(core: &Core, changed: bool) {
         return;
     }
     let store_id = core.checkpoints.block().store_id;
-    match replace(&directory, &list.encode(store_id)) {
+    // Nothing of it fits.
+    let Some(bytes) = list.encode(store_id) else { return };
+    match replace(&directory, &bytes) {
         Ok(()) => warm.on_file.store(pages as u64, Ordering::Relaxed),
         Err(error) => {
             let path = directory.path_of(WARM_FILE);
