@@ -356,8 +356,8 @@ impl Options {
         self
     }
 
-    /// Whether the pages that were in memory when the store was closed, or at the last checkpoint
-    /// before a crash, are read again in the background after it is opened: into free frames only,
+    /// Whether the pages that were in memory when the store was closed, or at a checkpoint before a
+    /// crash (a list is made every 5 minutes at most), are read again in the background after it is opened: into free frames only,
     /// in the order of the file, the most valuable ones if the pool is smaller now. Their list is
     /// the file [`WARM_FILE`](crate::WARM_FILE) beside the store, 1 to 3 bytes a page as a rule; it
     /// may be removed at any time. [`crate::Stats::is_warming`] says when all is read. A pool with

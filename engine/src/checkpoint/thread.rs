@@ -45,7 +45,12 @@ pub(crate) fn work(core: &Core) {
             last = (bytes, Instant::now());
             let outcome = core.checkpoint((!full && !room).then_some(pace), 0);
             if outcome.is_ok() && !full && !room {
-                warm::save(core, true);
+                // The next checkpoint is more urgent than a hint.
+                let is_urgent = || {
+                    let wanted = core.barrier.room_wanted.load(Ordering::Relaxed);
+                    wanted || log.is_full() || log.bytes_written() - bytes >= limit / 2
+                };
+                warm::save_meanwhile(core, &|| checkpoints.thread.is_stopping() || is_urgent());
             }
             if let Err(error) = outcome {
                 room = false;

@@ -47,18 +47,24 @@ impl PageList {
     }
 
     /// The bytes of the file for the store with this id, up to the limit of its length: see
-    /// [`PageList::encode_within`].
-    pub fn encode(&self, store_id: u64) -> Option<Vec<u8>> {
-        self.encode_within(MAX_BYTES as usize, store_id)
+    /// [`PageList::encode_within`]. `None` also when `is_stopped`.
+    pub fn encode(&self, store_id: u64, is_stopped: &dyn Fn() -> bool) -> Option<Vec<u8>> {
+        self.encode_within(MAX_BYTES as usize, store_id, is_stopped)
     }
 
     /// The bytes of the file, at most `limit`. The least valuable classes are left out until the
     /// rest fits; if the most valuable class does not fit alone, it is cut in halves, in each tree.
     /// `None`: no page would be left of a list that has pages.
-    fn encode_within(&self, limit: usize, store_id: u64) -> Option<Vec<u8>> {
+    fn encode_within(
+        &self,
+        limit: usize,
+        store_id: u64,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Option<Vec<u8>> {
         let classes = (1..=CLASSES).rev().map(|classes| (classes, 0));
         let halves = (1..u32::BITS).map(|halvings| (1, halvings));
-        classes.chain(halves).find_map(|part| self.encode_part(part, limit, store_id))
+        let mut parts = classes.chain(halves).take_while(|_| !is_stopped());
+        parts.find_map(|part| self.encode_part(part, limit, store_id, is_stopped))
     }
 
     /// The first classes only, so many, and of the pages of each tree in them the first part.
@@ -68,6 +74,7 @@ impl PageList {
         (classes, halvings): (usize, u32),
         limit: usize,
         store_id: u64,
+        is_stopped: &dyn Fn() -> bool,
     ) -> Option<Vec<u8>> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -87,7 +94,7 @@ impl PageList {
                 put_number(&mut bytes, (page.0 - last) << CLASS_BITS | u64::from(*class));
                 last = page.0;
             }
-            if bytes.len() > limit {
+            if bytes.len() > limit || is_stopped() {
                 return None;
             }
         }
@@ -193,6 +200,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     const STORE: u64 = 0x1234_5678_9abc_def1;
+    const GO_ON: &dyn Fn() -> bool = &|| false;
 
     fn some_list() -> PageList {
         let pages = |start: u64| (0..300).map(|i| (PageId(start + i * i), (i % 4) as u8)).collect();
@@ -201,7 +209,7 @@ mod tests {
 
     #[test]
     fn damage_of_any_byte_and_lists_of_other_stores_are_named() {
-        let bytes = some_list().encode(STORE).expect("it fits");
+        let bytes = some_list().encode(STORE, GO_ON).expect("it fits");
         assert_eq!(PageList::decode(&bytes, STORE), Ok(some_list()));
         assert!(PageList::decode(&bytes, STORE + 1).unwrap_err().contains("another store"));
         for at in 0..bytes.len() {
@@ -214,7 +222,7 @@ mod tests {
         newer[8] = 2;
         assert!(PageList::decode(&newer, STORE).unwrap_err().contains("version 2"));
         assert_eq!(
-            PageList::decode(&PageList::default().encode(STORE).expect("it fits"), STORE),
+            PageList::decode(&PageList::default().encode(STORE, GO_ON).expect("it fits"), STORE),
             Ok(PageList::default())
         );
     }
@@ -222,10 +230,10 @@ mod tests {
     #[test]
     fn a_list_that_is_too_long_loses_its_least_valuable_pages_in_all_trees() {
         let list = some_list();
-        let whole = list.encode(STORE).expect("it fits").len();
+        let whole = list.encode(STORE, GO_ON).expect("it fits").len();
         let (mut before, mut classes) = (list.pages(), BTreeSet::new());
         for limit in (HEADER..=whole).rev() {
-            let Some(bytes) = list.encode_within(limit, STORE) else {
+            let Some(bytes) = list.encode_within(limit, STORE, GO_ON) else {
                 // Two trees with a page each, 8 bytes and the number.
                 assert!(limit < HEADER + 2 * 8 + 8, "{limit}");
                 continue;
@@ -243,7 +251,8 @@ mod tests {
             before = part.pages();
         }
         assert!(before < 10 && classes.len() == CLASSES, "{before}, {classes:?}");
-        assert_eq!(list.encode_within(HEADER, STORE), None);
+        assert_eq!(list.encode_within(HEADER, STORE, GO_ON), None);
+        assert_eq!(list.encode(STORE, &|| true), None);
     }
 
     proptest! {
@@ -259,13 +268,13 @@ mod tests {
             };
             let trees = trees.into_iter().map(|(tree, pages)| (tree, sorted(pages))).collect();
             let list = PageList { trees };
-            prop_assert_eq!(PageList::decode(&list.encode(STORE).expect("it fits"), STORE), Ok(list));
+            prop_assert_eq!(PageList::decode(&list.encode(STORE, GO_ON).expect("it fits"), STORE), Ok(list));
         }
 
         /// Bytes with a right checksum, which only this test makes.
         #[test]
         fn any_bytes_are_a_list_or_an_error(body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let mut bytes = PageList::default().encode(STORE).expect("it fits");
+            let mut bytes = PageList::default().encode(STORE, GO_ON).expect("it fits");
             bytes.extend(body);
             let checksum = crc_fast::crc32_iscsi(&bytes[CHECKED..]);
             bytes[CHECKED - 4..CHECKED].copy_from_slice(&checksum.to_le_bytes());

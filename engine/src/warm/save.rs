@@ -2,7 +2,13 @@
 
 use super::list::{CLASSES, PageList, WARM_FILE};
 use crate::{core::Core, store::CATALOG};
-use std::{collections::BTreeMap, io, io::Write, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    io::Write,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 use wattle_buffer::{Resident, io::Directory};
 
 /// The file before it is renamed.
@@ -17,11 +23,30 @@ const NEWS: u64 = 8;
 const PART: (u64, u64) = (3, 4);
 /// After this time a run is no visit: the store has a smaller pool from now on.
 const VISIT: Duration = Duration::from_secs(3600);
+/// While the store is open a list is written at most this often: for a pool of 64 GiB it takes
+/// seconds, most of a GiB of memory, and 64 MiB of writes, and what is worth being in memory changes
+/// slowly.
+const INTERVAL: Duration = Duration::from_secs(300);
+/// Frames between two looks whether to end.
+const LOOK: usize = 64 << 10;
+
+/// As [`save`], after a checkpoint: unless that was done a short time ago, and until `is_stopped`.
+pub(crate) fn save_meanwhile(core: &Core, is_stopped: &dyn Fn() -> bool) {
+    let is_due = |looked: Instant| looked.elapsed() >= INTERVAL;
+    if core.warm.is_on && is_due(*core.warm.looked.lock()) && !is_stopped() {
+        save_until(core, true, is_stopped);
+        *core.warm.looked.lock() = Instant::now();
+    }
+}
 
 /// Replaces the list of the store, unless the pages in memory say less than the old one: it was not
 /// read to its end, or the pool is much smaller than it and not used for long, or nothing was
 /// `changed` and few other pages were read since. A failure is only reported.
 pub(crate) fn save(core: &Core, changed: bool) {
+    save_until(core, changed, &|| false);
+}
+
+fn save_until(core: &Core, changed: bool, is_stopped: &dyn Fn() -> bool) {
     let (warm, Some(directory)) = (&core.warm, core.file.directory()) else { return };
     if !warm.is_on || !warm.is_over() {
         return;
@@ -35,14 +60,17 @@ pub(crate) fn save(core: &Core, changed: bool) {
     if is_visit(core.pool.frames() as u64, on_file, warm.opened.elapsed()) {
         return;
     }
-    let list = resident(core);
+    let Some(list) = resident(core, is_stopped) else { return };
     let pages = list.pages();
     if pages < LEAST_PAGES {
         return;
     }
     let store_id = core.checkpoints.block().store_id;
-    // Nothing of it fits.
-    let Some(bytes) = list.encode(store_id) else { return };
+    // None: nothing of it fits, or the end has come.
+    let Some(bytes) = list.encode(store_id, is_stopped) else { return };
+    if is_stopped() {
+        return;
+    }
     match replace(&directory, &bytes) {
         Ok(()) => warm.on_file.store(pages as u64, Ordering::Relaxed),
         Err(error) => {
@@ -67,20 +95,28 @@ fn replace(directory: &Directory, bytes: &[u8]) -> io::Result<()> {
     directory.rename(NEW_FILE, WARM_FILE)
 }
 
-/// The pages in memory, with their classes.
-fn resident(core: &Core) -> PageList {
-    let in_trees = |page: &Resident| page.tree != CATALOG;
-    let mut pages: Vec<Resident> = core.pool.resident().filter(in_trees).collect();
-    let mut values: Vec<f32> =
-        pages.iter().filter(|page| !page.is_parent).map(|page| page.value).collect();
-    values.sort_unstable_by(|a, b| b.total_cmp(a));
-    // The lowest values of the classes but the last one.
-    let quarter = values.len().div_ceil(CLASSES).max(1);
-    let least: Vec<f32> =
-        values.chunks(quarter).take(CLASSES - 1).map(|part| part[part.len() - 1]).collect();
+/// The pages in memory, with their classes. None: `is_stopped`.
+fn resident(core: &Core, is_stopped: &dyn Fn() -> bool) -> Option<PageList> {
+    let mut pages: Vec<Resident> = Vec::new();
+    for (at, page) in core.pool.resident().enumerate() {
+        if at % LOOK == 0 && is_stopped() {
+            return None;
+        }
+        if page.tree != CATALOG {
+            pages.push(page);
+        }
+    }
+    let values = pages.iter().filter(|page| !page.is_parent).map(|page| page.value).collect();
+    let least = least_values(values);
+    if is_stopped() {
+        return None;
+    }
     pages.sort_unstable_by_key(|page| (page.tree, page.page));
     let mut trees: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for page in pages {
+    for (at, page) in pages.into_iter().enumerate() {
+        if at % LOOK == 0 && is_stopped() {
+            return None;
+        }
         let list = trees.entry(page.tree).or_default();
         // A page that moved meanwhile may be seen twice.
         if list.last().is_some_and(|(last, _)| *last == page.page) {
@@ -92,13 +128,32 @@ fn resident(core: &Core) -> PageList {
         };
         list.push((page.page, class as u8));
     }
-    PageList { trees }
+    Some(PageList { trees })
+}
+
+/// The lowest values of the classes but the last one.
+fn least_values(mut values: Vec<f32>) -> Vec<f32> {
+    let quarter = values.len().div_ceil(CLASSES).max(1);
+    let ends = (1..CLASSES).map(|class| class * quarter - 1).filter(|end| *end < values.len());
+    let ends: Vec<usize> = ends.collect();
+    let least = |end: usize| *values.select_nth_unstable_by(end, |a, b| b.total_cmp(a)).1;
+    ends.into_iter().map(least).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{VISIT, is_visit};
+    use super::{VISIT, is_visit, least_values};
     use std::time::Duration;
+
+    #[test]
+    fn classes_are_quarters_by_value() {
+        let values = |count: u32| (0..count).map(|i| (i * 7 % count) as f32).collect();
+        assert_eq!(least_values(values(100)), [75.0, 50.0, 25.0]);
+        // Quarters of two; the last one has one.
+        assert_eq!(least_values(values(5)), [3.0, 1.0]);
+        assert_eq!(least_values(values(1)), [0.0]);
+        assert!(least_values(Vec::new()).is_empty());
+    }
 
     #[test]
     fn a_much_smaller_pool_keeps_the_list_for_an_hour() {

@@ -20,6 +20,8 @@ pub(crate) struct WarmStart {
     /// Pages of the list in the file, once it was read or written; until then 0.
     pub(super) on_file: AtomicU64,
     pub(super) opened: Instant,
+    /// When the pages in memory were last looked at for a list; when the store was opened if never.
+    pub(super) looked: Mutex<Instant>,
     /// Nothing is left to read, or no frame is left for it.
     is_over: AtomicBool,
     /// Trees that are left out from now on. Held while the thread has a handle of a tree.
@@ -35,6 +37,7 @@ impl WarmStart {
             read: AtomicU64::new(0),
             on_file: AtomicU64::new(0),
             opened: Instant::now(),
+            looked: Mutex::new(Instant::now()),
             is_over: AtomicBool::new(true),
             left_out: Mutex::default(),
         }
