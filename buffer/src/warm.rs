@@ -37,6 +37,13 @@ pub struct Resident {
 #[must_use = "without a wait, no thread learns when they end"]
 pub struct ReadsBeside(Vec<Arc<PageRead>>);
 
+impl ReadsBeside {
+    /// How many reads were started.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
 impl Pool {
     /// The pages of trees that are in memory now, without the roots of open trees, in the order of
     /// frames. Takes no latch: a page that moves meanwhile may be missing, or have the tree of

@@ -40,7 +40,7 @@ pub(crate) fn save_meanwhile(core: &Core, is_stopped: &dyn Fn() -> bool) {
 }
 
 /// Replaces the list of the store, unless the pages in memory say less than the old one: it was not
-/// read to its end, or the pool is much smaller than it and not used for long, or nothing was
+/// read to its end, or its reads failed, or the pool is much smaller than it and not used for long, or nothing was
 /// `changed` and few other pages were read since. A failure is only reported.
 pub(crate) fn save(core: &Core, changed: bool) {
     save_until(core, changed, &|| false);
@@ -48,7 +48,7 @@ pub(crate) fn save(core: &Core, changed: bool) {
 
 fn save_until(core: &Core, changed: bool, is_stopped: &dyn Fn() -> bool) {
     let (warm, Some(directory)) = (&core.warm, core.file.directory()) else { return };
-    if !warm.is_on || !warm.is_over() {
+    if !warm.is_on || !warm.is_over() || warm.is_given_up() {
         return;
     }
     let (listed, read) = warm.progress();

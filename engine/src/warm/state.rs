@@ -9,6 +9,10 @@ use std::{
 };
 use wattle_buffer::TreeId;
 
+/// After so many failed reads, one after the other, the device or the file is broken: each more
+/// would only be an error in the log of the program.
+const MOST_FAILED: u64 = 16;
+
 /// See the module documentation.
 pub(crate) struct WarmStart {
     /// Lists are written and read.
@@ -24,6 +28,8 @@ pub(crate) struct WarmStart {
     pub(super) looked: Mutex<Instant>,
     /// Nothing is left to read, or no frame is left for it.
     is_over: AtomicBool,
+    /// Reads that failed one after the other, without one between that did not.
+    pub(super) failed: AtomicU64,
     /// Trees that are left out from now on. Held while the thread has a handle of a tree.
     left_out: Mutex<BTreeSet<TreeId>>,
 }
@@ -39,6 +45,7 @@ impl WarmStart {
             opened: Instant::now(),
             looked: Mutex::new(Instant::now()),
             is_over: AtomicBool::new(true),
+            failed: AtomicU64::new(0),
             left_out: Mutex::default(),
         }
     }
@@ -61,6 +68,11 @@ impl WarmStart {
     /// The thread has come to its end.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
+    }
+
+    /// Whether so many reads failed that the rest of the list is not worth a try.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) >= MOST_FAILED
     }
 
     /// Whether the pages in memory are a better list than the one that was read.

@@ -6,7 +6,8 @@
 //!    in the order of the file. Leaves of some hundred inner nodes are read together, so the memory
 //!    for this is bounded.
 //!
-//! It ends when all is read, when no frames are left, or when the store is closed.
+//! It ends when all is read, when no frames are left, when the store is closed or has failed, or
+//! when reads fail one after the other.
 
 use super::list::{CLASSES, MAX_BYTES, PageList, WARM_FILE};
 use crate::{core::Core, store::CATALOG};
@@ -166,7 +167,12 @@ impl WarmTree<'_> {
                 }
             }
             if let Some((batch, reads)) = std::mem::replace(&mut before, reads) {
+                let asked = reads.count();
                 let came = worker.wait_beside(reads);
+                match came {
+                    0 => self.core.warm.failed.fetch_add(asked as u64, Ordering::Relaxed),
+                    _ => self.core.warm.failed.swap(0, Ordering::Relaxed),
+                };
                 self.core.warm.read.fetch_add(came as u64, Ordering::Relaxed);
                 // They are in memory, and become part of the tree. Reads that failed are not tried
                 // again.
@@ -198,6 +204,7 @@ impl WarmTree<'_> {
                 Stop::Error(error) => Err(error),
             };
             if let Err(error) = waited {
+                self.core.warm.failed.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(tree = self.name, %error, "the warm start leaves a node out");
                 break;
             }
@@ -225,7 +232,9 @@ impl WarmTree<'_> {
     fn check(&self) -> Going {
         let pool = &self.core.pool;
         let batch = 2 * BATCH.min(pool.frames() / BATCH_SHARE).max(1);
-        match self.core.warm.thread.is_stopping() || pool.spare_frames() < batch {
+        let warm = &self.core.warm;
+        let is_vain = warm.is_given_up() || self.core.txns.failure().is_some();
+        match is_vain || warm.thread.is_stopping() || pool.spare_frames() < batch {
             true => Going::Break(()),
             false => Going::Continue(()),
         }

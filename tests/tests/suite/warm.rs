@@ -11,7 +11,7 @@ use std::{
     thread,
     time::Duration,
 };
-use wattle::{DATA_FILE, Durability, Engine, IoKind, Options, Session, Tree, WARM_FILE};
+use wattle::{DATA_FILE, Durability, Engine, IoKind, Options, PAGE_SIZE, Session, Tree, WARM_FILE};
 use wattle_tests::harness::{
     Random, Watchdog, assert_verified, eventually, rounds, seed, small_pool,
 };
@@ -193,6 +193,22 @@ fn pipes_and_links_in_place_of_the_list_neither_block_nor_lose_anything() {
     fill(&engine, "tree", 0..RECORDS);
     engine.close().expect("close");
     assert!(path.join(WARM_FILE).is_dir() && !path.join("warm.new").exists());
+}
+
+#[test]
+fn a_warm_start_ends_when_its_reads_fail_and_keeps_the_list() {
+    let place = tempfile::tempdir().expect("directory");
+    let path = a_store(place.path(), "store", 2 * RECORDS);
+    let list = fs::read(path.join(WARM_FILE)).expect("a list");
+    let mut bytes = fs::read(path.join(DATA_FILE)).expect("pages");
+    bytes[48 * PAGE_SIZE..].fill(0x5a);
+    fs::write(path.join(DATA_FILE), bytes).expect("written");
+    let engine = Engine::open(&path, options(FRAMES)).expect("open");
+    wait(&engine);
+    let stats = engine.stats();
+    assert!(stats.warm_pages_listed > 300 && stats.pages_read < 150, "{stats:?}");
+    engine.close().expect("close");
+    assert!(fs::read(path.join(WARM_FILE)).expect("a list") == list);
 }
 
 #[test]
