@@ -38,11 +38,13 @@ pub(crate) enum OpenFor {
 }
 
 impl OpenFor {
-    /// Roots that may be pinned beyond the limit.
+    /// Roots that may be pinned beyond the limit. A tree has two with that of its large values, and
+    /// four users have one open at a time: the janitor, verification or compaction, statistics of
+    /// trees, and the warm start.
     pub fn beyond(self) -> usize {
         match self {
             OpenFor::User => 0,
-            OpenFor::Engine => 6,
+            OpenFor::Engine => 8,
         }
     }
 }
