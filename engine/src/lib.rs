@@ -76,7 +76,7 @@ pub use snapshot::Snapshot;
 pub use snapshot_range::{SnapshotKeys, SnapshotRange};
 pub use spawn::Spawned;
 pub use stats::{Refused, Stats, TreeStat};
-pub use store::{DATA_FILE, LOG_DIRECTORY, STORE_VERSION};
+pub use store::{DATA_FILE, LOG_DIRECTORY, STORE_VERSION, WARM_FILE};
 pub use store_info::StoreInfo;
 pub use transaction::Transaction;
 pub use tree::Tree;
@@ -85,7 +85,6 @@ pub use typed::{ReadsRecords, TypedRange, TypedTree, TypedValue, WritesRecords};
 pub use typed_key::TypedKey;
 pub use value_reader::ValueReader;
 pub use verify::VerifyReport;
-pub use warm::WARM_FILE;
 pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{
     Ace, Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,

@@ -23,12 +23,15 @@ use crate::{
     opening::Opening,
     options::Options,
     recover::{self, FoundGhosts, Loser},
-    store::{BitmapCopies, CATALOG, StoreFile, StoreState, Superblock, UnloggedMark, leftovers},
+    store::{
+        BitmapCopies, CATALOG, StoreFile, StoreState, Superblock, UnloggedMark, WARM_FILE,
+        leftovers,
+    },
     store_info::StoreInfo,
     txn::{TreeHandles, TxnSystem},
     unlogged_pages::UnloggedPages,
     waits::Waits,
-    warm::{self, WARM_FILE, WarmStart},
+    warm::{self, WarmStart},
 };
 use parking_lot::Mutex;
 use std::{
@@ -355,7 +358,10 @@ fn start_threads(core: &Arc<Core>) -> Result<()> {
     if core.warm.is_on && core.file.has(WARM_FILE) {
         let (ours, cx) = (core.clone(), core.context());
         core.warm.begin();
-        core.warm.thread.start(move || warm::work(&ours, &cx))?;
+        if let Err(error) = core.warm.thread.start(move || warm::work(&ours, &cx)) {
+            core.warm.end();
+            tracing::warn!(%error, "there is no warm start");
+        }
     }
     Ok(())
 }

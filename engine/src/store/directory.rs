@@ -22,7 +22,7 @@ use std::{
 use wattle_buffer::{
     Error, PAGE_SIZE, Result,
     io::{
-        self, Directory, IoKind, LogStorage, Place, Storage, look_at, open_log_in,
+        self, DEVICE_FILE, Directory, IoKind, LogStorage, Place, Storage, look_at, open_log_in,
         open_log_read_only_in, unlock,
     },
 };
@@ -31,6 +31,12 @@ use wattle_buffer::{
 pub const DATA_FILE: &str = "data";
 /// Name of the directory of the log in the directory of a store.
 pub const LOG_DIRECTORY: &str = "log";
+/// Name of the list of pages for a warm start, in the directory of a store.
+pub const WARM_FILE: &str = "warm";
+/// The list before it is renamed.
+pub(crate) const NEW_WARM_FILE: &str = "warm.new";
+/// Files of a store that say nothing about its contents.
+const HINTS: [&str; 3] = [WARM_FILE, NEW_WARM_FILE, DEVICE_FILE];
 /// Bytes that any store has at least.
 const WHOLE_PAGE: u64 = PAGE_SIZE as u64;
 /// A directory that file systems have at their root, and that does not belong to a store.
@@ -286,6 +292,10 @@ fn check_empty(path: &Path, directory: &Directory, create: bool) -> Result<()> {
     for name in &names {
         let found = directory.find_entry(name).map_err(failed)?;
         if name == LOST_AND_FOUND && found.is_some_and(|found| found.is_directory()) {
+            continue;
+        }
+        // Hints that are checked before use. They outlive a store that was removed.
+        if HINTS.iter().any(|hint| name == hint) {
             continue;
         }
         // Another device is mounted there for the log, or a link leads to one.

@@ -20,7 +20,8 @@ pub(crate) mod tree_ids;
 pub(crate) mod unlogged;
 
 pub(crate) use bitmaps::{BitmapCopies, bitmap_groups};
-pub use directory::{DATA_FILE, LOG_DIRECTORY};
+pub(crate) use directory::NEW_WARM_FILE;
+pub use directory::{DATA_FILE, LOG_DIRECTORY, WARM_FILE};
 pub(crate) use file::StoreFile;
 pub use superblock::STORE_VERSION;
 pub(crate) use superblock::{StoreState, Superblock};

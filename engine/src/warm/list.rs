@@ -20,9 +20,6 @@
 use std::collections::BTreeMap;
 use wattle_buffer::{PageId, TreeId};
 
-/// Name of the file in the directory of a store.
-pub const WARM_FILE: &str = "warm";
-
 const MAGIC: &[u8; 8] = b"WATTLEwp";
 const VERSION: u32 = 1;
 /// Offset of the bytes that the checksum covers.

@@ -15,7 +15,6 @@ mod save;
 mod state;
 mod work;
 
-pub use list::WARM_FILE;
 pub(crate) use save::{save, save_meanwhile};
 pub(crate) use state::WarmStart;
 pub(crate) use work::work;

@@ -1,7 +1,10 @@
 //! Writes the list of the pages that are in memory.
 
-use super::list::{CLASSES, PageList, WARM_FILE};
-use crate::{core::Core, store::CATALOG};
+use super::list::{CLASSES, PageList};
+use crate::{
+    core::Core,
+    store::{CATALOG, NEW_WARM_FILE, WARM_FILE},
+};
 use std::{
     collections::BTreeMap,
     io,
@@ -11,8 +14,6 @@ use std::{
 };
 use wattle_buffer::{Resident, io::Directory};
 
-/// The file before it is renamed.
-const NEW_FILE: &str = "warm.new";
 /// With fewer pages in memory there is nothing to win.
 const LEAST_PAGES: usize = 64;
 /// A store that was only read gets a new list when its operations have read this part of the old
@@ -77,7 +78,7 @@ fn save_until(core: &Core, changed: bool, is_stopped: &dyn Fn() -> bool) {
             let path = directory.path_of(WARM_FILE);
             tracing::info!(path = %path.display(), %error, "the list of pages was not written");
             // It may take room that others need.
-            let _absent = directory.remove(NEW_FILE);
+            let _absent = directory.remove(NEW_WARM_FILE);
         }
     }
 }
@@ -89,10 +90,10 @@ fn is_visit(frames: u64, listed: u64, open: Duration) -> bool {
 }
 
 fn replace(directory: &Directory, bytes: &[u8]) -> io::Result<()> {
-    let mut file = directory.create_file_anew(NEW_FILE)?;
+    let mut file = directory.create_file_anew(NEW_WARM_FILE)?;
     file.write_all(bytes)?;
     file.sync_data()?;
-    directory.rename(NEW_FILE, WARM_FILE)
+    directory.rename(NEW_WARM_FILE, WARM_FILE)
 }
 
 /// The pages in memory, with their classes. None: `is_stopped`.

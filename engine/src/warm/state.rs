@@ -65,8 +65,8 @@ impl WarmStart {
         self.is_over.store(false, Ordering::Release);
     }
 
-    /// The thread has come to its end.
-    pub(super) fn end(&self) {
+    /// The thread has come to its end, or could not be started.
+    pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 

@@ -9,8 +9,11 @@
 //! It ends when all is read, when no frames are left, when the store is closed or has failed, or
 //! when reads fail one after the other.
 
-use super::list::{CLASSES, MAX_BYTES, PageList, WARM_FILE};
-use crate::{core::Core, store::CATALOG};
+use super::list::{CLASSES, MAX_BYTES, PageList};
+use crate::{
+    core::Core,
+    store::{CATALOG, WARM_FILE},
+};
 use std::{
     collections::BTreeSet,
     io::{self, Read},

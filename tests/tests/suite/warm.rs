@@ -11,7 +11,10 @@ use std::{
     thread,
     time::Duration,
 };
-use wattle::{DATA_FILE, Durability, Engine, IoKind, Options, PAGE_SIZE, Session, Tree, WARM_FILE};
+use wattle::{
+    DATA_FILE, Durability, Engine, IoKind, LOG_DIRECTORY, Options, PAGE_SIZE, Session, Tree,
+    WARM_FILE,
+};
 use wattle_tests::harness::{
     Random, Watchdog, assert_verified, eventually, rounds, seed, small_pool,
 };
@@ -209,6 +212,20 @@ fn a_warm_start_ends_when_its_reads_fail_and_keeps_the_list() {
     assert!(stats.warm_pages_listed > 300 && stats.pages_read < 150, "{stats:?}");
     engine.close().expect("close");
     assert!(fs::read(path.join(WARM_FILE)).expect("a list") == list);
+}
+
+#[test]
+fn a_store_is_created_where_only_the_list_of_another_is_left() {
+    let place = tempfile::tempdir().expect("directory");
+    let path = a_store(place.path(), "store", RECORDS);
+    fs::remove_file(path.join(DATA_FILE)).expect("pages");
+    fs::remove_dir_all(path.join(LOG_DIRECTORY)).expect("a log");
+    fs::write(path.join("warm.new"), b"half").expect("written");
+    assert!(Engine::open(&path, options(FRAMES).create(false)).is_err());
+    let engine = Engine::open(&path, options(FRAMES)).expect("open");
+    wait(&engine);
+    assert_eq!(engine.stats().warm_pages_read, 0);
+    engine.close().expect("close");
 }
 
 #[test]
