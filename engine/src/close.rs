@@ -74,7 +74,8 @@ fn stop_threads(core: &Core) {
     checkpoints.stop();
     janitor.stop();
     core.txns.keeper.stop();
-    core.idle.lock().drain(..).for_each(|state| state.retire(&core.txns));
+    let idle = core.idle.lock().end();
+    idle.iter().for_each(|state| state.retire(&core.txns));
 }
 
 /// Finishes the work of the janitor: rolls abandoned transactions back and removes garbage.

@@ -1,14 +1,15 @@
 //! [`Core`], shared by all handles of one open store: its pool, its transactions, its catalog, its
 //! background threads and its files.
 //!
-//! Order of locks: `closed` before `idle`; `compacting` before `unlogged_pages`.
+//! Order of locks: `closed` before `idle`; `compacting` before `unlogged_pages`. The thread that
+//! flushes the log may take `idle`, and never `closed`: [`crate::close`] waits for its end.
 
 use crate::{
     barrier::Barrier,
     catalog::Catalog,
     checkpoint::Checkpoints,
     janitor::Janitor,
-    session::state::SessionState,
+    session::{idle::IdleStates, state::SessionState},
     store::StoreFile,
     store_info::StoreInfo,
     task_threads::TaskThreads,
@@ -25,9 +26,6 @@ use std::{
 use wattle_btree::{Context, Forest};
 use wattle_buffer::{Background, Error, Inside, Pool, Result, io::LogStorage};
 use wattle_wal::Log;
-
-/// How many states of ended sessions are kept for new sessions.
-const MAX_IDLE: usize = 16;
 
 /// See the module documentation.
 pub(crate) struct Core {
@@ -55,8 +53,7 @@ pub(crate) struct Core {
     /// The number of the next blocking session.
     pub sessions: AtomicU64,
     /// States of ended sessions, which new sessions use again.
-    #[expect(clippy::vec_box, reason = "sessions hold them in boxes")]
-    pub idle: Mutex<Vec<Box<SessionState>>>,
+    pub idle: Mutex<IdleStates>,
     pub file: Arc<StoreFile>,
     /// The storage of the log, for reading it back.
     pub log_storage: Option<Arc<dyn LogStorage>>,
@@ -107,7 +104,8 @@ impl Core {
         refused.iter().try_for_each(|inside| inside.refuse())
     }
 
-    /// Keeps the state of a session that ended for the next one.
+    /// Keeps the state of a session that ended for the next one. This may be the thread that
+    /// flushes the log, see [`crate::Ticket::on_durable`].
     pub fn keep_idle(&self, state: Box<SessionState>) {
         if self.pool.process().is_other() {
             // It belongs to the parent process. Its locks may have been held at the fork.
@@ -116,13 +114,8 @@ impl Core {
         state.cx.worker.release();
         state.forget_own(&self.txns);
         state.trim(&self.txns);
-        // In the order of `close`, which takes `idle` while it holds `closed`.
-        let closed = self.closed.lock();
-        let mut idle = self.idle.lock();
-        if idle.len() < MAX_IDLE && !*closed {
-            idle.push(state);
-        } else {
-            drop((idle, closed));
+        let left = self.idle.lock().keep(state);
+        if let Some(state) = left {
             state.retire(&self.txns);
         }
     }

@@ -4,6 +4,7 @@ pub(crate) mod admit;
 pub(crate) mod blocking;
 pub(crate) mod bulk_load;
 pub(crate) mod conflict_wait;
+pub(crate) mod idle;
 pub(crate) mod large_room;
 pub(crate) mod resolve;
 pub(crate) mod state;

@@ -4,7 +4,7 @@
 use std::{
     io::ErrorKind,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use wattle::{
-    Engine, Error, MIN_LOG_BYTES, Tree,
+    Engine, Error, MIN_LOG_BYTES, Session, Tree,
     io::{Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::harness::{Device, Watchdog, rounds, small_pool};
@@ -23,6 +23,34 @@ fn opened() -> (Engine, Tree) {
     let engine = Device::memory().open(small_pool(256).log_bytes(MIN_LOG_BYTES)).expect("open");
     let tree = engine.tree("tree").expect("tree");
     (engine, tree)
+}
+
+/// Runs `then` on the thread that flushes the log; gives the receiver of its result when it begins.
+fn on_flusher<T: Send + 'static>(
+    session: &Session,
+    tree: &Tree,
+    then: impl FnOnce() -> T + Send + 'static,
+) -> mpsc::Receiver<T> {
+    let (sender, receiver) = mpsc::channel();
+    let (left, here) = (Arc::new(Mutex::new(Some(then))), thread::current().id());
+    // The closure is called at once when the commit is durable by then. Try until it is not.
+    for number in 0..10_000_u32 {
+        let key = [b"flusher", &number.to_be_bytes()[..]].concat();
+        let ticket = session.put_ticket(tree, &key, b"value").expect("put");
+        let ((begun, begins), left, sender) = (mpsc::channel(), left.clone(), sender.clone());
+        ticket.on_durable(move |_| {
+            let elsewhere = thread::current().id() != here;
+            begun.send(elsewhere).expect("it is awaited");
+            if elsewhere {
+                let then = left.lock().expect("no panic").take().expect("only once");
+                sender.send(then()).expect("it is awaited");
+            }
+        });
+        if begins.recv_timeout(LONG).expect("it was called") {
+            return receiver;
+        }
+    }
+    panic!("the commit was always durable at once");
 }
 
 #[test]
@@ -157,4 +185,29 @@ fn a_closure_hears_of_a_log_that_fails() {
         let outcome = receiver.recv_timeout(LONG).expect("it was called");
         assert!(matches!(outcome, Err(Error::CommitUnknown(_))), "{outcome:?}");
     }
+}
+
+#[test]
+fn an_engine_is_abandoned_while_a_closure_drops_handles() {
+    let _watchdog = Watchdog::start("abandon and a closure", Duration::from_secs(60));
+    let (engine, tree) = opened();
+    let session = engine.session().expect("session");
+    let (ended, snapshot) = (engine.session().expect("session"), engine.snapshot().expect("one"));
+    assert!(!snapshot.contains(&tree, b"k").expect("contains"));
+    let mut txn = engine.begin().expect("begin");
+    txn.put(&tree, b"uncommitted", b"value").expect("put");
+    let (go, waits) = mpsc::channel::<()>();
+    let dropped = on_flusher(&session, &tree, move || {
+        waits.recv().expect("sent");
+        drop((ended, snapshot, txn));
+    });
+    let abandoned = thread::spawn(move || engine.abandon());
+    // It refuses changes by now, and waits for the flush.
+    while session.put_ticket(&tree, b"k", b"value").is_ok() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(50));
+    go.send(()).expect("it is awaited");
+    dropped.recv_timeout(LONG).expect("the closure ended");
+    abandoned.join().expect("no panic").expect("abandon");
 }
