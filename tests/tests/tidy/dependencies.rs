@@ -28,7 +28,9 @@ pub fn dependencies(workspace: &Workspace) -> Vec<Finding> {
             if !is_used(workspace, manifest, &name, for_tests) {
                 findings.push(finding(manifest, &name, "is not used"));
             }
-            if !listed.insert(name.clone()) {
+            // The tests of a crate may have what is optional for its users.
+            let is_again = !listed.insert(name.clone());
+            if is_again && !(for_tests && is_optional(&table, &name)) {
                 findings.push(finding(manifest, &name, "stands here twice"));
             }
             used_by_members.insert(name);
@@ -42,6 +44,12 @@ pub fn dependencies(workspace: &Workspace) -> Vec<Finding> {
 fn finding(manifest: &File, name: &str, problem: &str) -> Finding {
     let line = manifest.text.lines().position(|line| line.starts_with(name)).unwrap_or(0) + 1;
     manifest.finding(line, format!("dependency `{name}` {problem}"))
+}
+
+/// Whether the users of a crate choose if they have this dependency.
+fn is_optional(table: &Table, name: &str) -> bool {
+    let dependency = table.get("dependencies").and_then(|all| all.get(name));
+    dependency.and_then(|of| of.get("optional")).and_then(Value::as_bool) == Some(true)
 }
 
 /// The dependencies of a manifest, and whether they are for tests only.
