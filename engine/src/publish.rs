@@ -12,14 +12,15 @@ const QUANTILES: [(&str, f64); 5] =
 
 /// Sets all metrics of the engine named `engine`.
 pub(crate) fn publish(engine: &str, stats: &Stats, waits: &Waits) {
-    for (name, value) in counters(stats) {
+    let values = Values::of(stats);
+    for (name, value) in values.counters {
         counter!(name, "engine" => engine.to_owned()).absolute(value);
     }
-    for (reason, value) in refused(&stats.refused) {
+    for (reason, value) in values.refused {
         let labels = [("engine", engine.to_owned()), ("reason", reason.to_owned())];
         counter!("wattle_refused_total", &labels).absolute(value);
     }
-    for (name, value) in gauges(stats) {
+    for (name, value) in values.gauges {
         gauge!(name, "engine" => engine.to_owned()).set(value);
     }
     for (waited, what) in [(Waited::Operation, "operation"), (Waited::Commit, "commit")] {
@@ -40,67 +41,138 @@ pub(crate) fn publish(engine: &str, stats: &Stats, waits: &Waits) {
     }
 }
 
-fn counters(stats: &Stats) -> [(&'static str, u64); 26] {
-    [
-        ("wattle_hits_total", stats.hits),
-        ("wattle_faults_total", stats.faults),
-        ("wattle_pages_read_total", stats.pages_read),
-        ("wattle_pages_read_ahead_total", stats.pages_read_ahead),
-        ("wattle_pages_written_total", stats.pages_written),
-        ("wattle_evictions_total", stats.evictions),
-        ("wattle_evictions_dirty_total", stats.evictions_dirty),
-        ("wattle_epochs_total", stats.epochs),
-        ("wattle_restarts_total", stats.restarts),
-        ("wattle_splits_total", stats.splits),
-        ("wattle_merges_total", stats.merges),
-        ("wattle_contention_splits_total", stats.contention_splits),
-        ("wattle_x_merges_total", stats.x_merges),
-        ("wattle_frame_waits_total", stats.frame_waits),
-        ("wattle_thresholds_total", stats.thresholds),
-        ("wattle_candidates_total", stats.candidates),
-        ("wattle_queued_total", stats.queued),
-        ("wattle_swizzles_total", stats.swizzles),
-        ("wattle_unswizzles_total", stats.unswizzles),
-        ("wattle_log_bytes_total", stats.log_bytes),
-        ("wattle_log_record_bytes_total", stats.log_record_bytes),
-        ("wattle_log_image_bytes_total", stats.log_image_bytes),
-        ("wattle_log_flushes_total", stats.log_flushes),
-        ("wattle_log_syncs_total", stats.log_syncs),
-        ("wattle_commits_total", stats.commits),
-        ("wattle_checkpoints_total", stats.checkpoints),
-    ]
+/// The numbers of a [`Stats`] by name. All its fields are taken apart, so that a new one does not
+/// compile until it has a name here.
+struct Values {
+    /// They only grow.
+    counters: [(&'static str, u64); 27],
+    /// As they are now.
+    gauges: [(&'static str, f64); 17],
+    /// Pages that were not evicted, by reason.
+    refused: [(&'static str, u64); 9],
 }
 
-fn gauges(stats: &Stats) -> [(&'static str, f64); 15] {
-    [
-        ("wattle_frames", stats.frames as f64),
-        ("wattle_free_frames", stats.free_frames as f64),
-        ("wattle_write_concurrency", stats.write_concurrency as f64),
-        ("wattle_read_ahead", stats.read_ahead as f64),
-        ("wattle_evictor_cpu_seconds", stats.evictor_cpu_seconds),
-        ("wattle_threshold_sum", stats.threshold_sum),
-        ("wattle_queued_writes", stats.queued_writes as f64),
-        ("wattle_file_bytes", stats.file_bytes as f64),
-        ("wattle_used_pages", stats.used_pages as f64),
-        ("wattle_pages", stats.pages as f64),
-        ("wattle_compact_bytes", stats.compact_bytes as f64),
-        ("wattle_log_sync_median_us", stats.log_sync_median_us),
-        ("wattle_log_segments", stats.log_segments as f64),
-        ("wattle_version_bytes", stats.version_bytes as f64),
-        ("wattle_replaced_bytes", stats.replaced_bytes as f64),
-    ]
-}
-
-fn refused(refused: &Refused) -> [(&'static str, u64); 9] {
-    [
-        ("no_page", refused.no_page),
-        ("pinned", refused.pinned),
-        ("hot_children", refused.hot_children),
-        ("being_written", refused.being_written),
-        ("hotter", refused.hotter),
-        ("latched", refused.latched),
-        ("parent_latched", refused.parent_latched),
-        ("changed", refused.changed),
-        ("queue_full", refused.queue_full),
-    ]
+impl Values {
+    // Long because of the number of fields.
+    fn of(stats: &Stats) -> Values {
+        let &Stats {
+            frames,
+            free_frames,
+            hits,
+            faults,
+            pages_read,
+            pages_read_ahead,
+            warm_pages_listed,
+            warm_pages_read,
+            is_warming,
+            pages_written,
+            write_concurrency,
+            read_ahead,
+            evictions,
+            evictions_dirty,
+            evictor_cpu_seconds,
+            epochs,
+            restarts,
+            splits,
+            merges,
+            contention_splits,
+            x_merges,
+            frame_waits,
+            thresholds,
+            threshold_sum,
+            candidates,
+            queued,
+            refused:
+                Refused {
+                    no_page,
+                    pinned,
+                    hot_children,
+                    being_written,
+                    hotter,
+                    latched,
+                    parent_latched,
+                    changed,
+                    queue_full,
+                },
+            swizzles,
+            unswizzles,
+            queued_writes,
+            file_bytes,
+            used_pages,
+            pages,
+            compact_bytes,
+            log_bytes,
+            log_record_bytes,
+            log_image_bytes,
+            log_flushes,
+            log_syncs,
+            log_sync_median_us,
+            commits,
+            log_segments,
+            checkpoints,
+            version_bytes,
+            replaced_bytes,
+        } = stats;
+        Values {
+            counters: [
+                ("wattle_hits_total", hits),
+                ("wattle_faults_total", faults),
+                ("wattle_pages_read_total", pages_read),
+                ("wattle_pages_read_ahead_total", pages_read_ahead),
+                ("wattle_warm_pages_read_total", warm_pages_read),
+                ("wattle_pages_written_total", pages_written),
+                ("wattle_evictions_total", evictions),
+                ("wattle_evictions_dirty_total", evictions_dirty),
+                ("wattle_epochs_total", epochs),
+                ("wattle_restarts_total", restarts),
+                ("wattle_splits_total", splits),
+                ("wattle_merges_total", merges),
+                ("wattle_contention_splits_total", contention_splits),
+                ("wattle_x_merges_total", x_merges),
+                ("wattle_frame_waits_total", frame_waits),
+                ("wattle_thresholds_total", thresholds),
+                ("wattle_candidates_total", candidates),
+                ("wattle_queued_total", queued),
+                ("wattle_swizzles_total", swizzles),
+                ("wattle_unswizzles_total", unswizzles),
+                ("wattle_log_bytes_total", log_bytes),
+                ("wattle_log_record_bytes_total", log_record_bytes),
+                ("wattle_log_image_bytes_total", log_image_bytes),
+                ("wattle_log_flushes_total", log_flushes),
+                ("wattle_log_syncs_total", log_syncs),
+                ("wattle_commits_total", commits),
+                ("wattle_checkpoints_total", checkpoints),
+            ],
+            gauges: [
+                ("wattle_frames", frames as f64),
+                ("wattle_free_frames", free_frames as f64),
+                ("wattle_write_concurrency", write_concurrency as f64),
+                ("wattle_read_ahead", read_ahead as f64),
+                ("wattle_warm_pages_listed", warm_pages_listed as f64),
+                ("wattle_is_warming", f64::from(u8::from(is_warming))),
+                ("wattle_evictor_cpu_seconds", evictor_cpu_seconds),
+                ("wattle_threshold_sum", threshold_sum),
+                ("wattle_queued_writes", queued_writes as f64),
+                ("wattle_file_bytes", file_bytes as f64),
+                ("wattle_used_pages", used_pages as f64),
+                ("wattle_pages", pages as f64),
+                ("wattle_compact_bytes", compact_bytes as f64),
+                ("wattle_log_sync_median_us", log_sync_median_us),
+                ("wattle_log_segments", log_segments as f64),
+                ("wattle_version_bytes", version_bytes as f64),
+                ("wattle_replaced_bytes", replaced_bytes as f64),
+            ],
+            refused: [
+                ("no_page", no_page),
+                ("pinned", pinned),
+                ("hot_children", hot_children),
+                ("being_written", being_written),
+                ("hotter", hotter),
+                ("latched", latched),
+                ("parent_latched", parent_latched),
+                ("changed", changed),
+                ("queue_full", queue_full),
+            ],
+        }
+    }
 }

@@ -48,6 +48,8 @@ fn metrics() {
     assert!(value("wattle_commits_total{engine=\"orders\"}") >= 20.0);
     assert!(value("wattle_faults_total{engine=\"orders\"}") > 0.0);
     assert_eq!(value("wattle_waits_total{engine=\"orders\",what=\"commit\"}"), 20.0);
+    assert!([0.0, 1.0].contains(&value("wattle_is_warming{engine=\"orders\"}")));
+    assert_eq!(value("wattle_warm_pages_read_total{engine=\"orders\"}"), 0.0);
     for what in ["commit", "operation"] {
         let of = |quantile: &str| {
             value(&format!(
@@ -55,7 +57,9 @@ fn metrics() {
             ))
         };
         let (median, longest) = (of("0.5"), of("1"));
+        // A write to a device, or a read from it, takes some microseconds at least.
         assert!(median > 0.0 && median <= longest && longest < 60.0, "{what} {median} {longest}");
+        assert!(longest > 3e-6, "{what} {longest}");
     }
     assert!(text.contains("JSON with"), "{text}");
 }
