@@ -114,7 +114,7 @@ impl ScopePart {
             ScopePart::LogRoomWait => "waiting for room in the log",
             ScopePart::Flush => "flush",
             ScopePart::CommitWait => "waiting for commits",
-            ScopePart::ConflictWait => "pauses behind conflicts",
+            ScopePart::ConflictWait => "pauses after conflicts",
             ScopePart::Idle => "idle",
         }
     }
@@ -191,7 +191,7 @@ mod on {
     }
 
     impl ThreadClock {
-        /// Changes to a part; gives the one before.
+        /// Changes to a part; gives the previous one.
         fn enter(&self, part: ScopePart) -> ScopePart {
             let (old, now) = (self.part.load(Relaxed) as usize, now());
             let spent = now.saturating_sub(self.since.load(Relaxed));
@@ -254,7 +254,7 @@ mod on {
             entries.store(entries.load(Relaxed) + 1, Relaxed);
             mine.0.enter(part)
         };
-        // A thread that ends has no clock any more.
+        // A thread that ends has no clock left.
         let outer = MINE.try_with(enter).unwrap_or(ScopePart::Outside);
         Scope { outer, _thread: PhantomData }
     }

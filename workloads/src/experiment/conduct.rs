@@ -78,7 +78,9 @@ fn arguments(cell: &Cell, directory: Option<&Path>, seed: u64) -> Vec<String> {
     let mut words: Vec<String> = cell.command.split_whitespace().map(str::to_owned).collect();
     let time = |seconds: f64| format!("{}ms", (seconds * 1000.0).round() as u64);
     if let Some(directory) = directory {
+        // Every run begins with an empty pool, whichever run used the store last.
         words.extend(["--db".to_owned(), directory.display().to_string()]);
+        words.extend(["--warm-start", "off"].map(str::to_owned));
     }
     for (flag, value) in [
         ("--warmup", time(cell.warm_up)),

@@ -128,8 +128,8 @@ impl Page {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>{}\n@media screen and (prefers-color-scheme: dark) {{\n{}\n}}{STYLE}{}</style>\n\
-             </head>\n<body>\n<h1>{title}</h1>\n{}</body>\n</html>\n",
+             <style>{}\n@media screen and (prefers-color-scheme: dark) {{\n{}\n}}{STYLE}{}\
+             </style>\n</head>\n<body>\n<h1>{title}</h1>\n{}</body>\n</html>\n",
             variables(LIGHT),
             variables(DARK),
             super::style::css(),

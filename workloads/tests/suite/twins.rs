@@ -46,7 +46,7 @@ fn leaves(trace: &Trace) -> (Trace, usize) {
 fn every_policy_reads_as_often_as_its_twin_in_the_simulator_misses() {
     let folder = tempfile::tempdir().unwrap();
     let data = "ycsb --db DIR/store --records 30000 --value-size 1000 --pool 8MiB --warmup 0 \
-                --threads 1 --evictors 1 --durability none --format json";
+                --threads 1 --evictors 1 --durability none --warm-start off --format json";
     run(&format!("{data} --workload c --operations 10"), folder.path());
     let mut wrong = Vec::new();
     for info in wattle::policies() {

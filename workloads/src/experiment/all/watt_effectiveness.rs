@@ -13,7 +13,11 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 fn design(scale: Scale, _cores: usize) -> Design {
-    let size = Size::of(scale);
+    let mut size = Size::of(scale);
+    if scale == Scale::Small {
+        // All policies in 15 minutes.
+        size.seconds = 4.6;
+    }
     let (pool, threads) = (size.pool, size.threads);
     let flags = |policy: &str| format!("--policy {policy} --pool {pool}MiB --threads {threads}");
     // The figure has four policies; the smoke test has two; otherwise all that there are.
