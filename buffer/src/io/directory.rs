@@ -286,8 +286,8 @@ impl Directory {
         self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// As [`Directory::create_file`], in place of a file, link, pipe or socket with this name, which
-    /// is removed. A file that a link refers to stays as it is.
+    /// As [`Directory::create_file`], in place of a file, link, pipe or socket with this name,
+    /// which is removed. A file that a link refers to stays as it is.
     ///
     /// # Errors
     /// As `open(2)` and `unlink(2)`; an error for a directory.

@@ -265,7 +265,8 @@ mod tests {
             };
             let trees = trees.into_iter().map(|(tree, pages)| (tree, sorted(pages))).collect();
             let list = PageList { trees };
-            prop_assert_eq!(PageList::decode(&list.encode(STORE, GO_ON).expect("it fits"), STORE), Ok(list));
+            let bytes = list.encode(STORE, GO_ON).expect("it fits");
+            prop_assert_eq!(PageList::decode(&bytes, STORE), Ok(list));
         }
 
         /// Bytes with a right checksum, which only this test makes.

@@ -19,14 +19,14 @@ const LEAST_PAGES: usize = 64;
 /// A store that was only read gets a new list when its operations have read this part of the old
 /// one in other pages, 1 of 8.
 const NEWS: u64 = 8;
-/// A pool with fewer frames than this part of the pages of the old list, 3 of 4, is not the one that
-/// the list was made for: such a run is mostly a visit, to load or to look at something.
+/// A pool with fewer frames than this part of the pages of the old list, 3 of 4, is not the one
+/// that the list was made for: such a run is mostly a visit, to load or to look at something.
 const PART: (u64, u64) = (3, 4);
 /// After this time a run is no visit: the store has a smaller pool from now on.
 const VISIT: Duration = Duration::from_secs(3600);
 /// While the store is open a list is written at most this often: for a pool of 64 GiB it takes
-/// seconds, most of a GiB of memory, and 64 MiB of writes, and what is worth being in memory changes
-/// slowly.
+/// seconds, most of a GiB of memory, and 64 MiB of writes, and what is worth being in memory
+/// changes slowly.
 const INTERVAL: Duration = Duration::from_secs(300);
 /// Frames between two looks whether to end.
 const LOOK: usize = 64 << 10;
@@ -41,8 +41,8 @@ pub(crate) fn save_meanwhile(core: &Core, is_stopped: &dyn Fn() -> bool) {
 }
 
 /// Replaces the list of the store, unless the pages in memory say less than the old one: it was not
-/// read to its end, or its reads failed, or the pool is much smaller than it and not used for long, or nothing was
-/// `changed` and few other pages were read since. A failure is only reported.
+/// read to its end, or its reads failed, or the pool is much smaller than it and not used for long,
+/// or nothing was `changed` and few other pages were read since. A failure is only reported.
 pub(crate) fn save(core: &Core, changed: bool) {
     save_until(core, changed, &|| false);
 }
