@@ -258,6 +258,7 @@ impl LockedCatalog {
             if entry.dropping {
                 names.push(name.to_string());
             }
+            Ok(())
         })?;
         Ok(names)
     }

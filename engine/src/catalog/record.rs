@@ -95,17 +95,16 @@ pub(super) fn visit(
     Ok(())
 }
 
-/// Calls `found` with the names and entries of all trees, by name.
+/// Calls `found` with the names and entries of all trees, by name, until it fails.
 pub(super) fn visit_trees(
     cx: &Context,
     catalog: &btree::Tree,
-    found: &mut dyn FnMut(&str, TreeRecord),
+    found: &mut dyn FnMut(&str, TreeRecord) -> Result<()>,
 ) -> Result<()> {
     let root = catalog.root_page();
     visit(cx, catalog, &[TREE], &mut |key, value| {
         let name = std::str::from_utf8(&key[1..])
             .map_err(|_| Error::corruption(root, "the name of a tree is not UTF-8"))?;
-        found(name, TreeRecord::decode(value, root)?);
-        Ok(())
+        found(name, TreeRecord::decode(value, root)?)
     })
 }

@@ -108,6 +108,7 @@ impl Catalog {
             if !entry.dropping {
                 names.push(name.to_string());
             }
+            Ok(())
         })?;
         Ok(names)
     }
@@ -120,6 +121,20 @@ impl Catalog {
         ids: &BTreeSet<TreeId>,
         dropping: bool,
     ) -> Result<HashMap<TreeId, String>> {
+        self.owners_until(cx, ids, dropping, &|| false)
+    }
+
+    /// As [`Catalog::owners`].
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] when `is_stopped` at the next tree.
+    pub fn owners_until(
+        &self,
+        cx: &Context,
+        ids: &BTreeSet<TreeId>,
+        dropping: bool,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<HashMap<TreeId, String>> {
         let mut names = HashMap::new();
         if ids.is_empty() {
             return Ok(names);
@@ -130,6 +145,7 @@ impl Catalog {
                     names.insert(id, name.to_string());
                 }
             }
+            if is_stopped() { Err(Error::Interrupted) } else { Ok(()) }
         })?;
         Ok(names)
     }

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 use wattle_btree::{Context, NodePlace, Step, Stop, Tree};
-use wattle_buffer::{PageId, TreeId};
+use wattle_buffer::{Error, PageId, TreeId};
 
 /// A store that is opened and closed at once need not wait for the reads of a warm start.
 const DELAY: Duration = Duration::from_millis(10);
@@ -81,8 +81,10 @@ fn read_pages(core: &Core, cx: &Context, list: &PageList) {
     core.warm.listed.store(count, Ordering::Relaxed);
     // 2. Names.
     let ids: BTreeSet<TreeId> = list.trees.keys().copied().filter(|id| *id != CATALOG).collect();
-    let names = match core.catalog.owners(cx, &ids, false) {
+    let is_stopped = || core.warm.thread.is_stopping();
+    let names = match core.catalog.owners_until(cx, &ids, false, &is_stopped) {
         Ok(names) => names,
+        Err(Error::Interrupted) => return,
         Err(error) => return tracing::warn!(%error, "the warm start does not know the trees"),
     };
     // 3. Trees.
