@@ -109,8 +109,8 @@ fn fbarc_hits_less_than_arc_and_writes_in_fewer_runs() {
 
 /// FBARC, section 5.4 and Figure 15, on its own kind of load: a parasite takes 5 to 13 points from
 /// LRU, 5 to 13 from CFLRU and CFDC, 3 to 5 from FOR+, and at most 0.4 from ARC and FBARC. Here ARC
-/// loses at most 0.7 and FOR+ 0.8 (of several recorded runs), LRU 14 to 23; but FBARC loses 2 to 6 points from 1024 pages on:
-/// T3, which holds its dirty pages, is not protected.
+/// loses at most 0.7 and FOR+ 0.8 (of several recorded runs), LRU 14 to 23; but FBARC loses 2 to 6
+/// points from 1024 pages on: T3, which holds its dirty pages, is not protected.
 #[test]
 fn parasites_in_tpc_c_hurt_all_but_arc_and_for_plus() {
     let load = recorded::tpcc();
