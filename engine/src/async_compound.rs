@@ -116,7 +116,8 @@ impl AsyncSession {
         mut update: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
         self.take_turn().await;
-        let (before, ticket) = fetch_update_auto(self, tree, key, &mut update).await?;
+        let (before, ticket) =
+            fetch_update_auto(self, tree, key, &mut |value| Ok(update(value))).await?;
         self.wait_ticket(ticket).await.map(|()| before)
     }
 
@@ -215,7 +216,7 @@ impl AsyncTransaction {
         mut update: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
         let (session, txn) = self.changing().await;
-        fetch_update_in(session, txn, tree, key, &mut update).await
+        fetch_update_in(session, txn, tree, key, &mut |value| Ok(update(value))).await
     }
 
     /// As [`crate::Transaction::get_many`].

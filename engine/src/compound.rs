@@ -7,7 +7,7 @@ use crate::{
         delete::{delete_range_auto, delete_range_in},
         ends::{end_auto, end_in, pop_auto, pop_in},
         extent::approximate_bytes,
-        update::{CompareFailed, fetch_update_auto, fetch_update_in, swap_auto, swap_in},
+        update::{CompareFailed, Update, fetch_update_auto, fetch_update_in, swap_auto, swap_in},
     },
     session::{blocking::Session, resolve::now},
     transaction::Transaction,
@@ -68,6 +68,7 @@ impl Session {
     /// As [`Session::insert`], but [`Error::KeyExists`]; as [`Session::first`].
     /// [`Error::Conflict`] also when other threads take each record first for the stall timeout.
     pub fn pop_first(&self, tree: &Tree) -> Result<Option<Record>> {
+        self.may_wait()?;
         let (popped, ticket) = now(pop_auto(self, tree, Direction::Forward))?;
         ticket.wait().map(|()| popped)
     }
@@ -77,6 +78,7 @@ impl Session {
     /// # Errors
     /// As [`Session::pop_first`].
     pub fn pop_last(&self, tree: &Tree) -> Result<Option<Record>> {
+        self.may_wait()?;
         let (popped, ticket) = now(pop_auto(self, tree, Direction::Backward))?;
         ticket.wait().map(|()| popped)
     }
@@ -103,6 +105,7 @@ impl Session {
     /// # Errors
     /// As [`Session::put_many`].
     pub fn delete_range(&self, tree: &Tree, range: impl KeyInterval) -> Result<u64> {
+        self.may_wait()?;
         let (removed, ticket) = now(delete_range_auto(self, tree, range.key_bounds()))?;
         ticket.wait().map(|()| removed)
     }
@@ -140,6 +143,7 @@ impl Session {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Result<(), CompareFailed>> {
+        self.may_wait()?;
         let (swapped, ticket) = now(swap_auto(self, tree, key, expected, new))?;
         ticket.wait().map(|()| swapped)
     }
@@ -172,7 +176,18 @@ impl Session {
         key: &[u8],
         mut update: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
-        let (before, ticket) = now(fetch_update_auto(self, tree, key, &mut update))?;
+        self.fetch_update_by(tree, key, &mut |value| Ok(update(value)))
+    }
+
+    /// As [`Session::fetch_update`]. With an error of `update` nothing is changed.
+    pub(crate) fn fetch_update_by(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        update: &mut Update<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        self.may_wait()?;
+        let (before, ticket) = now(fetch_update_auto(self, tree, key, update))?;
         ticket.wait().map(|()| before)
     }
 
@@ -354,8 +369,18 @@ impl Transaction<'_> {
         key: &[u8],
         mut update: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
+        self.fetch_update_by(tree, key, &mut |value| Ok(update(value)))
+    }
+
+    /// As [`Transaction::fetch_update`]. With an error of `update` nothing is changed.
+    pub(crate) fn fetch_update_by(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        update: &mut Update<'_>,
+    ) -> Result<Option<Vec<u8>>> {
         let (session, txn) = self.parts()?;
-        now(fetch_update_in(session, txn, tree, key, &mut update))
+        now(fetch_update_in(session, txn, tree, key, update))
     }
 
     /// The values of several keys, in the order of `keys`; see [`Session::get_many`].

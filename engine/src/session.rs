@@ -97,8 +97,11 @@ impl Session {
     /// [`Error::KeyExists`]; [`Error::KeyTooLong`] above 1024 bytes, [`Error::ValueTooLong`] above
     /// 4 GiB - 1; [`Error::Conflict`] when a transaction that changed the record does not end
     /// within [`crate::Options::conflict_wait`], or is one of this session; [`Error::DiskFull`];
-    /// failed I/O. The tree is unchanged then. [`Error::CommitUnknown`] when the log fails.
+    /// [`Error::Reentrant`] in a closure of [`Ticket::on_durable`], where
+    /// [`Session::insert_ticket`] works; failed I/O. The tree is unchanged then.
+    /// [`Error::CommitUnknown`] when the log fails.
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.may_wait()?;
         self.insert_ticket(tree, key, value)?.wait()
     }
 
@@ -119,6 +122,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.may_wait()?;
         self.put_ticket(tree, key, value)?.wait()
     }
 
@@ -137,6 +141,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.may_wait()?;
         waited(self.update_ticket(tree, key, value)?)
     }
 
@@ -162,6 +167,7 @@ impl Session {
     /// transactions change the record repeatedly for the stall timeout, each time before this
     /// change is written.
     pub fn modify(&self, tree: &Tree, key: &[u8], change: impl FnMut(&mut [u8])) -> Result<bool> {
+        self.may_wait()?;
         waited(self.modify_ticket(tree, key, change)?)
     }
 
@@ -181,6 +187,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.may_wait()?;
         waited(self.remove_ticket(tree, key)?)
     }
 
@@ -205,6 +212,7 @@ impl Session {
         tree: &Tree,
         records: &[(K, V)],
     ) -> Result<()> {
+        self.may_wait()?;
         now(many::put_many_auto(self, tree, records))?.wait()
     }
 
@@ -214,6 +222,7 @@ impl Session {
     /// # Errors
     /// As [`Session::put_many`].
     pub fn remove_many<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<usize> {
+        self.may_wait()?;
         let (removed, ticket) = now(many::remove_many_auto(self, tree, keys))?;
         ticket.wait().map(|()| removed)
     }

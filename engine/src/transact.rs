@@ -74,6 +74,7 @@ fn transact<T, E: From<Error>>(
         let error = match body(&mut txn) {
             Ok(value) => {
                 let met = txn.is_in_conflict();
+                txn.may_wait()?;
                 match txn.commit_ticket() {
                     Ok(ticket) => return Ok(ticket.wait().map(|()| value)?),
                     Err(error) if met || error.is_retryable() => E::from(error),

@@ -12,7 +12,10 @@ use crate::{
         write::{ModifyRecord, WriteRecord, drive_now, remove_in},
     },
     range::{Range, borrowed},
-    session::{blocking::Session, resolve::now},
+    session::{
+        blocking::Session,
+        resolve::{Environment, now},
+    },
     tree::Tree,
     txn::{Begun, BoxedTxn, Savepoint, Ticket, Txn, TxnOptions, give_to_engine, savepoint},
 };
@@ -465,9 +468,20 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// [`Error::Conflict`] or [`Error::MustAbort`]: it was rolled back. [`Error::CommitUnknown`]:
     /// the log failed; only the next opening of the store will tell whether the transaction was
-    /// committed.
+    /// committed. [`Error::Reentrant`] in a closure of [`Ticket::on_durable`], where
+    /// [`Transaction::commit_ticket`] works: it was rolled back.
     pub fn commit(self) -> Result<()> {
+        self.may_wait()?;
         self.commit_ticket()?.wait()
+    }
+
+    /// Refuses a commit that could not be waited for.
+    pub(crate) fn may_wait(&self) -> Result<()> {
+        let (session, txn) = self.reading()?;
+        match &txn.state {
+            Some(_) => session.may_wait_by(txn.durability(session.system())),
+            None => Ok(()),
+        }
     }
 
     /// Commits: other transactions see the changes from here on. The ticket tells when they are

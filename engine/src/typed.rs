@@ -228,7 +228,7 @@ macro_rules! writes {
                 key: &[u8],
                 update: &mut Update<'_>,
             ) -> Result<Option<Vec<u8>>> {
-                self.fetch_update(tree, key, update)
+                self.fetch_update_by(tree, key, update)
             }
         }
     )*};
@@ -334,21 +334,10 @@ impl<K: TypedKey, V: TypedValue> TypedTree<K, V> {
         key: &K,
         mut update: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Option<V>> {
-        let mut failed = None;
         let before = to.update_record(&self.tree, &key.encoded(), &mut |value| {
-            let updated = value
-                .map(V::decode)
-                .transpose()
-                .and_then(|value| update(value).map(|value| value.encode()).transpose());
-            updated.unwrap_or_else(|error| {
-                failed = Some(error);
-                value.map(<[u8]>::to_vec)
-            })
+            update(value.map(V::decode).transpose()?).map(|value| value.encode()).transpose()
         })?;
-        match failed {
-            Some(error) => Err(error),
-            None => before.as_deref().map(V::decode).transpose(),
-        }
+        before.as_deref().map(V::decode).transpose()
     }
 
     /// The records of a range of keys, ascending.

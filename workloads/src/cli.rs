@@ -15,6 +15,7 @@ pub mod experiment;
 pub mod io_backend;
 pub mod live;
 pub mod load;
+mod load_csv;
 mod load_format;
 pub mod log_policy;
 pub mod maintain;

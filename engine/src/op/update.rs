@@ -32,8 +32,8 @@ impl std::fmt::Display for CompareFailed {
 
 impl std::error::Error for CompareFailed {}
 
-/// Makes a new value of the value of a key; `None` is no record.
-pub(crate) type Update<'u> = dyn FnMut(Option<&[u8]>) -> Option<Vec<u8>> + 'u;
+/// Makes a new value of the value of a key; `None` is no record. With an error nothing is changed.
+pub(crate) type Update<'u> = dyn FnMut(Option<&[u8]>) -> Result<Option<Vec<u8>>> + 'u;
 
 /// The outcome of a compare-and-swap.
 pub(crate) type Swapped = std::result::Result<(), CompareFailed>;
@@ -115,7 +115,7 @@ pub(crate) async fn fetch_update_in<R: Resolve>(
 ) -> Result<Option<Vec<u8>>> {
     txn.check_write()?;
     let before = value_of(session, txn, tree, key).await?;
-    let after = update(before.as_deref());
+    let after = update(before.as_deref())?;
     if before.is_some() || after.is_some() {
         after.as_deref().map_or(Ok(()), check_value)?;
         set_in(session, txn, tree, key, after.as_deref()).await?;

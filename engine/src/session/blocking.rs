@@ -2,16 +2,17 @@
 //! parent module, above the transactions that it begins.
 
 use super::{
-    resolve::{OwnsState, Resolve},
+    resolve::{Environment, OwnsState, Resolve},
     state::SessionState,
 };
 use crate::{
     core::Core,
     handle::{Grip, User},
+    txn::Durability,
 };
 use std::sync::atomic::Ordering;
 use wattle_btree::Journal;
-use wattle_buffer::Result;
+use wattle_buffer::{Inside, Result};
 
 /// A blocking session. Its operations are auto-committed; [`Session::begin`] begins a transaction
 /// of several operations. It is `Send` and not `Sync`: it may move between threads while no
@@ -66,6 +67,20 @@ impl Session {
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
         state.number.set(core.sessions.fetch_add(1, Ordering::Relaxed));
         Session { state: Some(state), core }
+    }
+
+    /// Refuses a change, before it changes anything, where its commit could not be waited for.
+    #[inline]
+    pub(crate) fn may_wait(&self) -> Result<()> {
+        self.may_wait_by(self.core.txns.durability)
+    }
+
+    #[inline]
+    pub(crate) fn may_wait_by(&self, durability: Durability) -> Result<()> {
+        match (self.log(), durability.urgency()) {
+            (Some(_), Some(_)) => Inside::Durable.refuse(),
+            _ => Ok(()),
+        }
     }
 
     #[inline(always)]

@@ -116,12 +116,14 @@ impl Ticket {
     /// ```
     ///
     /// # Errors
-    /// [`wattle_buffer::Error::CommitUnknown`] when the log fails meanwhile.
+    /// [`wattle_buffer::Error::CommitUnknown`] when the log fails meanwhile;
+    /// [`wattle_buffer::Error::Reentrant`] in a closure of [`Ticket::on_durable`], unless
+    /// [`Ticket::is_durable`].
     pub fn wait(self) -> Result<()> {
-        let Some(pending) = self.pending else { return Ok(()) };
-        if !pending.is_durable() {
+        if !self.is_durable() {
             Inside::Durable.refuse()?;
         }
+        let Some(pending) = self.pending else { return Ok(()) };
         let waits = &pending.log.1;
         let begun = waits.begin();
         pending.hurry();
@@ -232,5 +234,30 @@ impl std::fmt::Debug for Ticket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let epoch = self.pending.as_ref().map(|pending| pending.epoch);
         f.debug_struct("Ticket").field("epoch", &epoch).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, IoKind, Options, session::resolve::Environment};
+    use std::{sync::mpsc, thread, time::Duration};
+    use wattle_buffer::Error;
+
+    #[test]
+    fn the_thread_that_flushes_does_not_wait_for_the_mark_that_it_moves() {
+        let options = Options::default().io(IoKind::Memory).pool_bytes(8 << 20);
+        let engine = Engine::open("mark", options).expect("open");
+        let session = engine.session().expect("session");
+        let log = session.log().expect("a log").clone();
+        // Its epoch is durable, and no flush comes to its time.
+        let ticket = Ticket::new(&log, log.0.durable_epoch(), u64::MAX, Urgency::Soon);
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let _inside = Inside::Durable.enter();
+            _ = sender.send(ticket.wait());
+        });
+        let outcome = receiver.recv_timeout(Duration::from_secs(10));
+        assert!(matches!(outcome, Ok(Err(Error::Reentrant(_)))), "{outcome:?}");
     }
 }

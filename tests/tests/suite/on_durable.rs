@@ -211,3 +211,46 @@ fn an_engine_is_abandoned_while_a_closure_drops_handles() {
     dropped.recv_timeout(LONG).expect("the closure ended");
     abandoned.join().expect("no panic").expect("abandon");
 }
+
+#[test]
+fn a_change_in_a_closure_that_would_wait_for_its_commit_changes_nothing() {
+    let _watchdog = Watchdog::start("changes in closures", Duration::from_secs(60));
+    let (engine, tree) = opened();
+    let session = engine.session().expect("session");
+    let records = engine.tree("records").expect("tree");
+    session.put_many(&records, &[("a", "1"), ("b", "2")]).expect("put");
+    let (inner, inside) = (engine.session().expect("session"), records.clone());
+    let outcomes = on_flusher(&session, &tree, move || {
+        let (s, t) = (&inner, &inside);
+        let mut txn = s.begin().expect("begin");
+        txn.put(t, b"k", b"v").expect("put");
+        let outcomes = vec![
+            s.insert(t, b"k", b"v"),
+            s.put(t, b"a", b"v"),
+            txn.commit(),
+            s.update(t, b"a", b"v").map(|_| ()),
+            s.modify(t, b"a", |value| value[0] = b'v').map(|_| ()),
+            s.remove(t, b"a").map(|_| ()),
+            s.put_many(t, &[("k", "v")]),
+            s.remove_many(t, &["a"]).map(|_| ()),
+            s.compare_and_swap(t, b"a", Some(b"1"), None).map(|_| ()),
+            s.fetch_update(t, b"a", |_| None).map(|_| ()),
+            s.pop_first(t).map(|_| ()),
+            s.pop_last(t).map(|_| ()),
+            s.delete_range(t, "a"..).map(|_| ()),
+            s.clear(t).map(|_| ()),
+            s.transact(|txn| txn.put(t, b"k", b"v")),
+        ];
+        let found = s.scan(t).and_then(Iterator::collect::<wattle::Result<Vec<_>>>);
+        let ticket = s.put_ticket(t, b"ticket", b"v");
+        (outcomes, found, ticket)
+    });
+    let (outcomes, found, ticket) = outcomes.recv_timeout(LONG).expect("it was called");
+    for (number, outcome) in outcomes.iter().enumerate() {
+        assert!(matches!(outcome, Err(Error::Reentrant(_))), "{number}: {outcome:?}");
+    }
+    let expected = [("a", "1"), ("b", "2")].map(|(k, v)| (k.into(), v.into()));
+    assert_eq!(found.expect("a scan"), expected);
+    ticket.expect("it does not wait").wait().expect("durable");
+    assert!(session.contains(&records, b"ticket").expect("contains"));
+}

@@ -90,3 +90,27 @@ fn records_of_other_types_are_errors_and_stay_as_they_are() {
     let keys = TypedTree::<u64, String>::new(bytes);
     assert!(decode(keys.range(&session, ..).expect("range").next().and_then(Result::err)));
 }
+
+#[test]
+fn an_update_of_a_record_that_does_not_fit_changes_nothing() {
+    let engine = opened();
+    let bytes = engine.tree("typed").expect("tree");
+    let tree = TypedTree::<u8, f64>::new(bytes.clone());
+    let (session, other) = (engine.session().expect("one"), engine.session().expect("two"));
+    session.put(&bytes, &[7], b"no number").expect("put");
+    let refused = |outcome| matches!(outcome, Err(Error::Decode(_)));
+    // A transaction holds the record: a change of it, even to what it was, would be a conflict.
+    let mut txn = other.begin().expect("begin");
+    txn.put(&bytes, &[7], b"other").expect("put");
+    assert!(refused(tree.update(&session, &7, |_| Some(1.0))));
+    txn.abort().expect("abort");
+    let mut txn = other.begin().expect("begin");
+    assert!(refused(tree.update(&mut txn, &7, |_| Some(1.0))));
+    session.put(&bytes, &[7], b"the transaction does not hold it").expect("put");
+    // The transaction goes on.
+    tree.put(&mut txn, &8, &2.0).expect("put");
+    txn.commit().expect("commit");
+    let found = session.get(&bytes, &[7]).expect("get");
+    assert_eq!(found.as_deref(), Some(&b"the transaction does not hold it"[..]));
+    assert_eq!(tree.get(&session, &8).expect("get"), Some(2.0));
+}

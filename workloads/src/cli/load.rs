@@ -23,9 +23,9 @@ const PAIRS: usize = 1000;
 const BYTES: usize = 1 << 20;
 
 const FORMATS: &str = "jsonl: an object in each line, as {\"tree\": \"t\", \"key\": \"k\", \
-\"value\": \"v\"}. csv: a header with these names, then a row for each pair. Without tree, --tree \
-names it. key_hex and value_hex hold hexadecimal digits instead. A JSON value that is not a string \
-is stored as its text.";
+\"value\": \"v\"}. csv, as in RFC 4180: a header with these names, then a row for each pair. \
+Without tree, --tree names it. key_hex and value_hex hold hexadecimal digits instead. A JSON value \
+that is not a string is stored as its text, byte for byte.";
 
 /// Flags of `load`.
 #[derive(Args, Debug)]
@@ -72,8 +72,8 @@ impl Lines<'_> {
         if self.read > 0 && self.read.is_multiple_of(BATCH) {
             self.progress.inc(BATCH);
             if self.interrupt.requested() {
-                let number = self.input.number;
-                let sentence = format!("interrupted; the first {number} lines are stored");
+                let lines = self.input.lines;
+                let sentence = format!("interrupted; the first {lines} lines are stored");
                 self.end = Err(Exit::Interrupted(sentence));
                 return None;
             }

@@ -1,13 +1,21 @@
 //! The formats that `wattle load` reads: lines of a dump, JSON lines, and CSV.
 
-use std::io::BufRead;
+use std::{
+    borrow::Cow,
+    io::{BufRead, Read},
+};
 
 use clap::ValueEnum;
-use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use wattle::{MAX_KEY, MAX_VALUE};
 
 use super::dump::{Line, Pair, unescape_hex};
 use super::exit::{Exit, failed};
+use super::load_csv::{NoRow, Rows};
+
+/// A byte order mark, which some programs write before the first line.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The format of an input.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,19 +35,22 @@ pub(super) struct Input<'i> {
     tree: Option<String>,
     /// Number of the line where the record that was read last begins, from 1.
     pub(super) number: u64,
+    /// Lines up to the end of this record.
+    pub(super) lines: u64,
+    /// Bytes of a line, at most.
+    longest: u64,
 }
 
 enum Source<'i> {
-    Lines(&'i mut dyn BufRead),
-    Jsonl(&'i mut dyn BufRead),
-    Csv(Box<Csv<'i>>),
+    /// Lines or JSON lines.
+    Text(&'i mut dyn BufRead, LoadFormat),
+    Csv(Csv<'i>),
 }
 
 struct Csv<'i> {
-    reader: Reader<&'i mut dyn BufRead>,
+    rows: Rows<'i>,
     /// From the header; read with the first record.
     columns: Option<Vec<Column>>,
-    record: ByteRecord,
 }
 
 /// The contents of a column or field.
@@ -63,40 +74,63 @@ impl<'i> Input<'i> {
                             tree; it goes with jsonl or csv";
             return Err(Exit::Usage(sentence.to_owned()));
         }
+        let longest = longest(format);
         let source = match format {
-            LoadFormat::Lines => Source::Lines(input),
-            LoadFormat::Jsonl => Source::Jsonl(input),
-            LoadFormat::Csv => Source::Csv(Box::new(Csv {
-                reader: ReaderBuilder::new().from_reader(input),
-                columns: None,
-                record: ByteRecord::new(),
-            })),
+            LoadFormat::Lines | LoadFormat::Jsonl => Source::Text(input, format),
+            LoadFormat::Csv => Source::Csv(Csv { rows: Rows::new(input, longest), columns: None }),
         };
-        Ok(Self { source, tree, number: 0 })
+        Ok(Self { source, tree, number: 0, lines: 0, longest })
     }
 
     /// The next record; `None` after the last one.
     pub(super) fn next(&mut self) -> Result<Option<Line>, Exit> {
+        let tree = self.tree.as_deref();
         let parsed = match &mut self.source {
-            Source::Lines(input) => match next_line(*input, &mut self.number)? {
-                Some(text) => Line::parse(&text),
-                None => return Ok(None),
-            },
-            Source::Jsonl(input) => loop {
-                let Some(text) = next_line(*input, &mut self.number)? else { return Ok(None) };
-                if !text.trim_ascii().is_empty() {
-                    break of_json(&text, self.tree.as_deref());
+            Source::Csv(csv) => {
+                let read = csv.next(tree);
+                (self.number, self.lines) = (csv.rows.first_line(), csv.rows.last_line());
+                match read {
+                    Ok(line) => return Ok(line),
+                    Err(NoRow::Bad(why)) => Err(why),
+                    Err(NoRow::Io(error)) => return Err(failed("reading the input")(error)),
                 }
-            },
-            Source::Csv(csv) => match csv.next(self.tree.as_deref(), &mut self.number) {
-                Ok(Some(line)) => Ok(line),
-                Ok(None) => return Ok(None),
-                Err(CsvEnd::Record(why)) => Err(why),
-                Err(CsvEnd::Io(error)) => return Err(failed("reading the input")(error)),
+            }
+            Source::Text(input, format) => loop {
+                let text = next_line(*input, self.longest).map_err(failed("reading the lines"))?;
+                let Some(text) = text else { return Ok(None) };
+                self.number += 1;
+                self.lines = self.number;
+                match text {
+                    Err(why) => break Err(why),
+                    Ok(text) if *format == LoadFormat::Lines => break Line::parse(&text),
+                    Ok(text) => {
+                        let begins = self.number == 1;
+                        let text = text.strip_prefix(BOM).filter(|_| begins).unwrap_or(&text);
+                        if !text.trim_ascii().is_empty() {
+                            break of_json(text, tree);
+                        }
+                    }
+                }
             },
         };
         parsed.map(Some).map_err(|why| refused(self.number, why))
     }
+}
+
+/// Bytes of a line, or of a row without its quotes, that can hold the longest key and value, at
+/// most. Names, blanks, and the name of the tree have [`OTHERS`].
+fn longest(format: LoadFormat) -> u64 {
+    /// Bytes of everything but key and value.
+    const OTHERS: u64 = 1 << 16;
+    let per_byte = match format {
+        // \xff
+        LoadFormat::Lines => 4,
+        // \u00ff
+        LoadFormat::Jsonl => 6,
+        // key_hex and value_hex; two quotes that stand for one count as one.
+        LoadFormat::Csv => 2,
+    };
+    per_byte * (MAX_KEY as u64 + MAX_VALUE) + OTHERS
 }
 
 /// A failure at a line.
@@ -104,16 +138,23 @@ pub(super) fn refused(number: u64, why: impl std::fmt::Display) -> Exit {
     Exit::Failed(format!("line {number} of the input: {why}; the lines before it are stored"))
 }
 
-fn next_line(input: &mut dyn BufRead, number: &mut u64) -> Result<Option<Vec<u8>>, Exit> {
+/// The next line without its line feed, or why it is refused; `None` after the last one.
+fn next_line(
+    mut input: &mut dyn BufRead,
+    longest: u64,
+) -> std::io::Result<Option<Result<Vec<u8>, String>>> {
     let mut text = Vec::new();
-    if input.read_until(b'\n', &mut text).map_err(failed("reading the lines"))? == 0 {
+    // With its line feed. A longer one is not read to its end.
+    if (&mut input).take(longest + 1).read_until(b'\n', &mut text)? == 0 {
         return Ok(None);
     }
     if text.last() == Some(&b'\n') {
         text.pop();
     }
-    *number += 1;
-    Ok(Some(text))
+    if text.len() as u64 > longest {
+        return Ok(Some(Err(format!("a line of more than {longest} bytes"))));
+    }
+    Ok(Some(Ok(text)))
 }
 
 /// A record as its fields say.
@@ -139,7 +180,11 @@ impl Fields<'_> {
         let value = one_of("value", self.value, self.value_hex)?;
         let pair: Option<Pair> = match (key, value) {
             (Some(key), Some(value)) => Some((key, value)),
-            (None, None) => None,
+            (None, None) if self.tree.is_some() => None,
+            (None, None) => {
+                let sentence = "no key and no value; a record of a tree alone must name it itself";
+                return Err(sentence.to_owned());
+            }
             (Some(_), None) => return Err("a key without a value".to_owned()),
             (None, Some(_)) => return Err("a value without a key".to_owned()),
         };
@@ -162,12 +207,24 @@ fn one_of(name: &str, text: Option<&[u8]>, hex: Option<&[u8]>) -> Result<Option<
 /// its text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct JsonLine {
+struct JsonLine<'t> {
+    #[serde(default, deserialize_with = "present")]
     tree: Option<String>,
+    #[serde(default, deserialize_with = "present")]
     key: Option<String>,
+    #[serde(default, deserialize_with = "present")]
     key_hex: Option<String>,
-    value: Option<serde_json::Value>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    value: Option<&'t RawValue>,
+    #[serde(default, deserialize_with = "present")]
     value_hex: Option<String>,
+}
+
+/// A field that is there. Without this, `null` would be the same as no field.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    field: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(field).map(Some)
 }
 
 fn bytes(text: &Option<String>) -> Option<&[u8]> {
@@ -179,51 +236,50 @@ fn of_json(text: &[u8], tree: Option<&str>) -> Result<Line, String> {
     if text.trim_ascii_start().first() != Some(&b'{') {
         return Err("a JSON object is accepted".to_owned());
     }
-    let line: JsonLine = serde_json::from_slice(text).map_err(|error| {
-        // Its own line number counts within this line.
-        let sentence = error.to_string();
-        let reason = sentence.split(" at line ").next().unwrap_or(&sentence);
-        format!("{reason}, at column {}", error.column())
-    })?;
-    let value = line.value.map(|value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
-    });
+    let line: JsonLine<'_> = serde_json::from_slice(text)
+        .map_err(|error| format!("{}, at column {}", reason(&error), error.column()))?;
+    // Only the text itself has every digit and every field of a value.
+    let raw = line.value.map(RawValue::get);
+    let value = match raw {
+        Some(quoted) if quoted.starts_with('"') => {
+            let read = serde_json::from_str::<String>(quoted);
+            Some(Cow::from(read.map_err(|error| format!("\"value\": {}", reason(&error)))?))
+        }
+        other => other.map(Cow::from),
+    };
     Fields {
         tree: bytes(&line.tree),
         key: bytes(&line.key),
         key_hex: bytes(&line.key_hex),
-        value: bytes(&value),
+        value: value.as_deref().map(str::as_bytes),
         value_hex: bytes(&line.value_hex),
     }
     .line(tree)
 }
 
-/// Why reading CSV ends early.
-enum CsvEnd {
-    Record(String),
-    Io(std::io::Error),
+/// The sentence of `error` without its line number, which counts within a line.
+fn reason(error: &serde_json::Error) -> String {
+    let sentence = error.to_string();
+    sentence.split(" at line ").next().unwrap_or(&sentence).to_owned()
 }
 
 impl Csv<'_> {
-    fn next(&mut self, tree: Option<&str>, number: &mut u64) -> Result<Option<Line>, CsvEnd> {
+    fn next(&mut self, tree: Option<&str>) -> Result<Option<Line>, NoRow> {
         if self.columns.is_none() {
-            *number = 1;
-            let header = self.reader.byte_headers().map_err(CsvEnd::of)?;
-            self.columns = Some(columns(header).map_err(CsvEnd::Record)?);
+            // An input without a header is refused as well.
+            self.rows.read()?;
+            self.columns = Some(columns(self.rows.fields()).map_err(NoRow::Bad)?);
         }
-        let read = self.reader.read_byte_record(&mut self.record);
-        let position = match &read {
-            Err(error) => error.position(),
-            Ok(_) => self.record.position(),
-        };
-        *number = position.map_or(*number + 1, csv::Position::line);
-        if !read.map_err(CsvEnd::of)? {
+        if !self.rows.read()? {
             return Ok(None);
         }
+        let columns = self.columns.as_deref().unwrap_or_default();
+        let (width, expected) = (self.rows.width(), columns.len());
+        if width != expected {
+            return Err(NoRow::Bad(format!("{width} fields, where the header has {expected}")));
+        }
         let mut fields = Fields::default();
-        let columns = self.columns.iter().flatten();
-        for (column, field) in columns.zip(&self.record) {
+        for (column, field) in columns.iter().zip(self.rows.fields()) {
             match column {
                 Column::Tree => fields.tree = Some(field),
                 Column::Key => fields.key = Some(field),
@@ -232,23 +288,11 @@ impl Csv<'_> {
                 Column::ValueHex => fields.value_hex = Some(field),
             }
         }
-        fields.line(tree).map(Some).map_err(CsvEnd::Record)
+        fields.line(tree).map(Some).map_err(NoRow::Bad)
     }
 }
 
-impl CsvEnd {
-    fn of(error: csv::Error) -> CsvEnd {
-        match error.into_kind() {
-            ErrorKind::Io(error) => CsvEnd::Io(error),
-            ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                CsvEnd::Record(format!("{len} fields, where the header has {expected_len}"))
-            }
-            other => CsvEnd::Record(format!("not CSV: {other:?}")),
-        }
-    }
-}
-
-fn columns(header: &ByteRecord) -> Result<Vec<Column>, String> {
+fn columns<'h>(header: impl Iterator<Item = &'h [u8]>) -> Result<Vec<Column>, String> {
     const ACCEPTED: &str = "a header with tree (unless --tree names it), key or key_hex, and value \
                             or value_hex is accepted";
     let mut columns = Vec::new();
@@ -271,5 +315,46 @@ fn columns(header: &ByteRecord) -> Result<Vec<Column>, String> {
         Ok(columns)
     } else {
         Err(format!("the header is not complete: {ACCEPTED}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_refused_before_all_of_it_is_read() {
+        for format in [LoadFormat::Lines, LoadFormat::Jsonl] {
+            for end in ["", "\n"] {
+                let text = format!("{}{end}", "t".repeat(30));
+                let mut text = text.as_bytes();
+                let mut input = Input::new(&mut text, format, None).unwrap();
+                input.longest = 20;
+                let Err(Exit::Failed(why)) = input.next() else { panic!("it is read") };
+                assert!(why.contains("line 1 of the input: a line of more than 20 bytes"), "{why}");
+                assert_eq!(text.len(), 30 + end.len() - 21);
+            }
+        }
+        let mut text = b"12345678901234567890\n".as_slice();
+        let mut input = Input::new(&mut text, LoadFormat::Lines, None).unwrap();
+        input.longest = 20;
+        assert_eq!(input.next().unwrap().unwrap().tree, b"12345678901234567890");
+    }
+
+    #[test]
+    fn lines_are_counted_to_the_end_of_a_record() {
+        let csv = "key,value\r\na,\"1\r\n2\"\r\n\r\nb,3";
+        let jsonl = "{\"key\":\"a\",\"value\":1}\n\n\n{\"key\":\"b\",\"value\":1}";
+        for (format, text, expected) in
+            [(LoadFormat::Csv, csv, [(2, 3), (5, 5)]), (LoadFormat::Jsonl, jsonl, [(1, 1), (4, 4)])]
+        {
+            let mut text = text.as_bytes();
+            let mut input = Input::new(&mut text, format, Some("t".to_owned())).unwrap();
+            for lines in expected {
+                assert!(input.next().unwrap().is_some());
+                assert_eq!((input.number, input.lines), lines);
+            }
+            assert!(input.next().unwrap().is_none());
+        }
     }
 }

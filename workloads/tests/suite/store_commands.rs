@@ -106,7 +106,7 @@ fn json_lines_and_csv_are_loaded() {
     );
     loaded_as(&["load", "--format", "jsonl", "--tree", "a"], jsonl.as_bytes(), folder.path())
         .unwrap();
-    let expected = "a\t\\x00\\xff\t\nb\tk\\xc3\\xbc\\x0a\t{\"n\":[1,2.5]}\nempty\n";
+    let expected = "a\t\\x00\\xff\t\nb\tk\\xc3\\xbc\\x0a\t{\"n\": [1, 2.5]}\nempty\n";
     assert_eq!(String::from_utf8(dumped(&["dump"], folder.path()).unwrap()).unwrap(), expected);
 
     let folder = tempfile::tempdir().unwrap();
@@ -116,6 +116,43 @@ fn json_lines_and_csv_are_loaded() {
     assert_eq!(String::from_utf8(dumped(&["dump"], folder.path()).unwrap()).unwrap(), expected);
     let refused = loaded_as(&["load", "--tree", "t"], b"", folder.path());
     assert!(matches!(refused, Err(Exit::Usage(sentence)) if sentence.contains("jsonl or csv")));
+}
+
+#[test]
+fn json_values_are_stored_byte_for_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    // Programs of some systems write a byte order mark first.
+    let mut jsonl = "\u{feff}".to_owned();
+    let mut expected = String::new();
+    for (number, value) in [
+        "12345678901234567890123",
+        "1.10",
+        "1e999",
+        "null",
+        "true",
+        "{\"b\": 1, \"a\": 2, \"b\": 3}",
+        "[ 1,\t2 ]",
+    ]
+    .iter()
+    .enumerate()
+    {
+        jsonl += &format!("{{\"key\": \"{number}\", \"value\":  {value} }}\n");
+        expected += &format!("t\t{number}\t{}\n", value.replace('\t', "\\x09"));
+    }
+    jsonl += "{\"key\": \"7\", \"value\": \"\\u0061\\\"\"}";
+    expected += "t\t7\ta\"\n";
+    loaded_as(&["load", "--format", "jsonl", "--tree", "t"], jsonl.as_bytes(), folder.path())
+        .unwrap();
+    assert_eq!(String::from_utf8(dumped(&["dump"], folder.path()).unwrap()).unwrap(), expected);
+
+    // A tree alone must name itself.
+    for line in ["{}", "{\"key\":null,\"value\":null}"] {
+        let folder = tempfile::tempdir().unwrap();
+        let command = ["load", "--format", "jsonl", "--tree", "t"];
+        let failed = loaded_as(&command, line.as_bytes(), folder.path());
+        assert!(matches!(&failed, Err(Exit::Failed(_))), "{line}: {failed:?}");
+        assert_eq!(dumped(&["dump"], folder.path()).unwrap(), b"", "{line}");
+    }
 }
 
 #[test]
@@ -136,13 +173,30 @@ fn json_lines_and_csv_that_are_wrong_are_refused_with_their_line() {
         ("jsonl", json("{\"tree\":\"t\",\"key_hex\":\"0\",\"value\":1}"), "hexadecimal"),
         ("jsonl", json("{\"tree\":\"t\",\"key\":\"\",\"key_hex\":\"\",\"value\":1}"), "both"),
         ("jsonl", json("[\"t\",\"k\",null,\"v\",null]"), "a JSON object"),
+        ("jsonl", json("{\"tree\":null,\"key\":\"k\",\"value\":1}"), "null, expected a string"),
+        ("jsonl", json("{\"tree\":\"t\",\"key\":null,\"value\":null}"), "null, expected a string"),
+        ("jsonl", json("{\"tree\":\"t\",\"key_hex\":null}"), "null, expected a string"),
+        ("jsonl", json("{\"tree\":\"t\",\"value_hex\":null}"), "null, expected a string"),
+        ("jsonl", json("{\"tree\":\"t\",\"value\":null}"), "a value without a key"),
+        ("jsonl", json("{\"tree\":\"t\",\"key\":\"k\",\"value\":\"\\ud800\"}"), "\"value\": "),
+        ("jsonl", json("{\"tree\":\"t\",\"key\":\"k\",\"value\":01}"), "invalid number"),
+        ("jsonl", json("{\"tree\":\"t\",\"key\":\"k\",\"value\":1,\"value\":1}"), "duplicate"),
+        ("csv", csv("t,k,\"v\nt,l,w"), "the quote that opens in line 4 is never closed"),
+        ("csv", csv("t,k,\"ab\"cd"), "\"c\" follows a closing quote in line 4"),
+        ("csv", csv("t,k,a\"b\""), "a quote within a field in line 4"),
     ] {
         let folder = tempfile::tempdir().unwrap();
+        // Some programs end lines with a carriage return as well.
+        let text = if format == "csv" { text.replace('\n', "\r\n") } else { text };
         let failed = loaded_as(&["load", "--format", format], text.as_bytes(), folder.path());
         let Err(Exit::Failed(sentence)) = failed else { panic!("{text}: {failed:?}") };
         assert!(sentence.contains("line 4 of") && sentence.contains(part), "{text}: {sentence}");
-        let stored = dumped(&["dump"], folder.path()).unwrap();
-        assert_eq!(stored, b"t\tgood\t1\\x0a2\n", "the record before is stored: {text}");
+        let stored = String::from_utf8(dumped(&["dump"], folder.path()).unwrap()).unwrap();
+        assert_eq!(
+            stored.replace("\\x0d", ""),
+            "t\tgood\t1\\x0a2\n",
+            "the record before is stored: {text}"
+        );
     }
     for (header, part) in [
         ("tree,key", "not complete"),
