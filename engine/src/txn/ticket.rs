@@ -20,8 +20,10 @@ pub(crate) struct LogHandle(pub Arc<Log>, pub Arc<Waits>);
 /// leave a closure ([`Ticket::on_durable`]). Dropping it, or leaking it, changes nothing: the
 /// commit goes on. It is `Send` and `Sync`.
 ///
-/// The commits of one session become durable in their order: when a ticket says that its commit is
-/// durable, all earlier commits of the same session are.
+/// The commits of one session become durable in their order: when the ticket of a commit that
+/// changed something says that it is durable, all earlier commits of the same session are. A commit
+/// without changes, as a removal of an absent key, and one with
+/// [`Durability::None`](crate::Durability::None) may be done at once, before earlier ones.
 ///
 /// A commit is done when its epoch is durable *and* its time is within the durable mark of the log,
 /// up to which durable readers see commits. Both nearly always come with the same flush. A commit
@@ -144,7 +146,8 @@ impl Ticket {
     /// as a send to a channel. Calls of the engine that would have to wait fail in it with
     /// [`wattle_buffer::Error::Reentrant`]. Its panic is caught, and reported as an error event.
     ///
-    /// When it runs, earlier commits of the session are durable, too; but the closures of several
+    /// If the commit changed something, earlier commits of the session are durable, too, when it
+    /// runs; but the closures of several
     /// tickets may run in another order, or at the same time.
     ///
     /// ```
