@@ -147,8 +147,7 @@ impl Ticket {
     /// [`wattle_buffer::Error::Reentrant`]. Its panic is caught, and reported as an error event.
     ///
     /// If the commit changed something, earlier commits of the session are durable, too, when it
-    /// runs; but the closures of several
-    /// tickets may run in another order, or at the same time.
+    /// runs; but the closures of several tickets may run in another order, or at the same time.
     ///
     /// ```
     /// # use wattle::{Engine, IoKind, Options};
