@@ -76,12 +76,20 @@ pub struct Worker {
     waker: Waker,
     /// When the current operation first waited, for a frame or for the read of another operation.
     waits_since: Cell<Option<Instant>>,
+    /// It is one of the workers that the pool is limited to.
+    counts: bool,
 }
 
 impl Pool {
     /// A worker for one session.
     pub fn worker(self: &Arc<Self>) -> Worker {
-        Worker::new(self.clone(), self.workers.next_seed())
+        Worker::new(self.clone(), self.workers.next_seed(), true)
+    }
+
+    /// A worker that does not count for [`Pool::check_workers`]: for work that ends when frames are
+    /// lacking, and of which there is one at a time.
+    pub fn extra_worker(self: &Arc<Self>) -> Worker {
+        Worker::new(self.clone(), self.workers.next_seed(), false)
     }
 
     /// Fails if one more worker could leave the pool without frames; see
@@ -102,10 +110,12 @@ impl Pool {
 }
 
 impl Worker {
-    fn new(pool: Arc<Pool>, seed: u64) -> Worker {
+    fn new(pool: Arc<Pool>, seed: u64, counts: bool) -> Worker {
         let parker = Arc::new(Parker::default());
         let counters = pool.register_counters();
-        pool.workers.begin();
+        if counts {
+            pool.workers.begin();
+        }
         let pages = Arc::new(Mutex::new(Vec::with_capacity(MAX_RESERVE)));
         pool.reserves.register(&pages);
         Worker {
@@ -116,6 +126,7 @@ impl Worker {
             waker: Waker::from(parker.clone()),
             parker,
             waits_since: Cell::new(None),
+            counts,
             pool,
         }
     }
@@ -272,7 +283,9 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.release();
-        self.pool.workers.end();
+        if self.counts {
+            self.pool.workers.end();
+        }
         self.pool.unregister_counters(&self.counters);
     }
 }

@@ -356,7 +356,7 @@ fn start_threads(core: &Arc<Core>) -> Result<()> {
         core.checkpoints.thread.start(move || checkpoint::work(&ours))?;
     }
     if core.warm.is_on && core.file.has(WARM_FILE) {
-        let (ours, cx) = (core.clone(), core.context());
+        let (ours, cx) = (core.clone(), Context::new(core.pool.extra_worker(), Journal::Off));
         core.warm.begin();
         if let Err(error) = core.warm.thread.start(move || warm::work(&ours, &cx)) {
             core.warm.end();

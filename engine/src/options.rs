@@ -72,9 +72,8 @@ fn most_writes(pool_bytes: u64) -> usize {
 /// Pages that a scan reads ahead from a device that was not probed.
 const DEFAULT_READ_AHEAD: usize = 32;
 
-/// Workers of the pool that the engine uses itself: for the janitor, for merges, and for the warm
-/// start.
-const ENGINE_WORKERS: usize = 3;
+/// Workers of the pool that the engine uses itself: one for the janitor, one for merges.
+const ENGINE_WORKERS: usize = 2;
 
 /// How to open an engine. Build it from [`Options::default`].
 ///

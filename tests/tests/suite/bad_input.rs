@@ -153,7 +153,7 @@ fn an_engine_serves_as_many_sessions_as_its_options_say() {
     for frames in [48, 100, 4096, 5000] {
         let options = unlogged_pool(frames);
         let most = options.max_sessions();
-        assert!(options.check().is_ok() && most >= 9, "{most} sessions with {frames} frames");
+        assert!(options.check().is_ok() && most >= 10, "{most} sessions with {frames} frames");
         let storage = Arc::new(SimStorage::new(FaultPlan::new(0)));
         let engine = Device::sim(&storage).open(options).expect("open");
         let sessions: Vec<_> =

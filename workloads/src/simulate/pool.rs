@@ -254,19 +254,8 @@ impl Sampler {
         }
     }
 
-    /// The same for the frames of pages: the same draws give the frames of the same pages.
-    #[inline]
-    pub fn draw_frames(
-        &mut self,
-        pool: &Pool,
-        rng: &mut Rng,
-        number: usize,
-        sample: &mut Vec<Frame>,
-    ) {
-        self.fill(pool, number, sample, || pool.draw_frame(rng));
-    }
-
-    /// The same with frames that are spread evenly over the pool, see [`Pool::spread_frame`].
+    /// Puts the frames of `number` different pages, or of all, into `sample`: the next ones of an
+    /// even spread over the pool, see [`Pool::spread_frame`].
     #[inline]
     pub fn spread_frames(
         &mut self,
@@ -275,17 +264,6 @@ impl Sampler {
         number: usize,
         sample: &mut Vec<Frame>,
     ) {
-        self.fill(pool, number, sample, || pool.spread_frame(at));
-    }
-
-    #[inline]
-    fn fill(
-        &mut self,
-        pool: &Pool,
-        number: usize,
-        sample: &mut Vec<Frame>,
-        mut draw: impl FnMut() -> Frame,
-    ) {
         sample.clear();
         if number >= pool.len() {
             sample.extend(pool.pages().map(|page| pool.frame(page)));
@@ -293,7 +271,7 @@ impl Sampler {
         }
         self.begin();
         while sample.len() < number {
-            let frame = draw();
+            let frame = pool.spread_frame(at);
             if self.mark(frame) {
                 sample.push(frame);
             }
