@@ -88,10 +88,10 @@ fn the_write_weight_trades_as_in_the_figure_on_a_longer_run() {
 fn fbarc_hits_less_than_arc_and_writes_in_fewer_runs() {
     let trace = recorded::tpcc();
     for (pages, lru, arc) in [
-        (256, 1.6..2.6, -6.3..-5.3),
-        (512, -1.4..-0.3, -6.7..-5.6),
-        (1024, -3.2..-2.1, -5.0..-4.0),
-        (2048, -2.2..-0.9, -2.9..-1.6),
+        (256, 1.0..3.2, -6.9..-4.7),
+        (512, -2.0..0.3, -7.3..-5.0),
+        (1024, -3.8..-1.5, -5.6..-3.4),
+        (2048, -2.8..-0.3, -3.5..-1.0),
     ] {
         let rate = |counts: &Counts| 100.0 * counts.hit_ratio();
         let runs = |counts: &Counts| counts.write_runs as f64 / counts.all_writes() as f64;
@@ -126,14 +126,14 @@ fn parasites_in_tpc_c_hurt_all_but_arc_and_for_plus() {
             lost
         };
         assert!(lost("arc").iter().all(|points| *points <= 1.0), "arc {pages}");
-        assert!(lost("for+").iter().all(|points| *points <= 0.9), "for+ {pages}");
+        assert!(lost("for+").iter().all(|points| *points <= 1.2), "for+ {pages}");
         let lru = lost("lru");
-        assert!(lru[0] == lru[1] && (12.0..24.0).contains(&lru[0]), "lru {pages}: {lru:?}");
+        assert!(lru[0] == lru[1] && (10.0..26.0).contains(&lru[0]), "lru {pages}: {lru:?}");
         let cflru = lost("cflru:window=0.4");
-        assert!(cflru[1] > 12.0 && cflru[0] < 0.65 * cflru[1], "cflru {pages}: {cflru:?}");
+        assert!(cflru[1] > 10.0 && cflru[0] < 0.7 * cflru[1], "cflru {pages}: {cflru:?}");
         let fbarc = lost("fbarc");
-        assert!(fbarc.iter().all(|points| *points < 7.0), "fbarc {pages}: {fbarc:?}");
-        assert!(fbarc[1] < 0.35 * lru[1], "fbarc {pages}: {fbarc:?}");
+        assert!(fbarc.iter().all(|points| *points < 8.0), "fbarc {pages}: {fbarc:?}");
+        assert!(fbarc[1] < 0.5 * lru[1], "fbarc {pages}: {fbarc:?}");
     }
 }
 
