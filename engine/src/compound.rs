@@ -192,10 +192,10 @@ impl Session {
     }
 
     /// About how many bytes the leaves of a range of keys take now, 4 KiB each. Reads inner nodes,
-    /// which are mostly in memory: it takes two descents, whatever the range. It is exact where the
-    /// range lies under one node above the leaves, and otherwise off as far as nodes differ in
-    /// their number of children, up to twice or half in practice. Chunks of large values are not
-    /// counted.
+    /// which are mostly in memory: it takes two to ten descents, whatever the range. It is exact
+    /// where the range lies under one node above the leaves. Otherwise the numbers of children of
+    /// up to ten nodes stand for those of all, which is off by a fifth or so. Chunks of large
+    /// values are not counted.
     ///
     /// ```
     /// # use wattle::{Engine, IoKind, Options};
