@@ -194,8 +194,8 @@ impl Session {
     /// About how many bytes the leaves of a range of keys take now, 4 KiB each. Reads inner nodes,
     /// which are mostly in memory: it takes two to ten descents, whatever the range. It is exact
     /// where the range lies under one node above the leaves. Otherwise the numbers of children of
-    /// up to ten nodes stand for those of all, which is off by a fifth or so. Chunks of large
-    /// values are not counted.
+    /// up to ten nodes stand for those of all: a guess, which may be three times too large, and
+    /// more for a range of few leaves. Chunks of large values are not counted.
     ///
     /// ```
     /// # use wattle::{Engine, IoKind, Options};
