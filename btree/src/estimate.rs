@@ -3,9 +3,10 @@
 //! Two descents note, for each inner node, the position that they take and how many children there
 //! are. Above the node where the ways part they are the same. There, all children between the two
 //! positions lie in the range, and below it those to the right of the low way and to the left of
-//! the high way. The leaves under a child are estimated by the mean fan-out at each level below it,
-//! of both ways and of up to [`SAMPLES`] more through the children between them. So the estimate is
-//! exact where the ways part at the lowest inner level.
+//! the high way. Up to [`SAMPLES`] further ways lead through the children between. The leaves that
+//! those have under their child are the measure for each child between. For the nodes beside the
+//! low and the high way it is the mean of all ways. So the estimate is exact where the ways part at
+//! the lowest inner level, or one above it with no more than [`SAMPLES`] children between.
 
 use crate::{
     node::NodeRef,
@@ -15,9 +16,8 @@ use crate::{
 use std::ops::Bound;
 use wattle_buffer::For;
 
-/// Through how many of the children between two ways a further way is taken, evenly spread. Nodes
-/// are half full to full, so one fan-out may be twice another; the mean of ten is within about a
-/// tenth of that of all.
+/// Through how many of the children between two ways a further way is taken, evenly spread. It
+/// bounds the work of an estimate.
 const SAMPLES: usize = 8;
 
 /// A hop of a descent.
@@ -32,7 +32,7 @@ struct Hop {
 enum Route<'a> {
     Low(Bound<&'a [u8]>),
     High(Bound<&'a [u8]>),
-    /// Along a way, but at its last hop to the child at `position`, and below that in the middle.
+    /// Along a way, then to the child at `position`, and below that in the middle.
     Sample {
         above: &'a [Hop],
         position: usize,
@@ -47,20 +47,11 @@ impl Tree {
             // The root has a level more or less now.
             return Err(Stop::Restart);
         }
-        let Some(parting) = Parting::of(&low, &high) else { return Ok(1) };
-        if parting.cross {
-            return Ok(0);
-        }
-        let mut ways = vec![low, high];
-        for position in parting.samples(ways[0].len()) {
-            let above = &ways[0][..=parting.depth];
-            let way = self.hops(Route::Sample { above, position })?;
-            if way.len() != ways[0].len() {
-                return Err(Stop::Restart);
-            }
-            ways.push(way);
-        }
-        Ok(parting.leaves(&ways) as u64)
+        let leaves = leaves_between(&low, &high, |depth, position| {
+            let way = self.hops(Route::Sample { above: &low[..depth], position })?;
+            if way.len() == low.len() { Ok(way) } else { Err(Stop::Restart) }
+        })?;
+        Ok(leaves as u64)
     }
 
     /// The hops of a way from the root down to the lowest inner node.
@@ -82,12 +73,15 @@ impl Tree {
                 }
                 Route::Low(Bound::Unbounded) => 0,
                 Route::High(Bound::Unbounded) => children - 1,
-                // A node may have fewer children than when the way was taken.
-                Route::Sample { above, position } => match above.get(hops.len()) {
-                    Some(_) if hops.len() + 1 == above.len() => position.min(children - 1),
-                    Some(hop) => hop.position.min(children - 1),
-                    None => children / 2,
-                },
+                Route::Sample { above, position } => {
+                    let position = match above.get(hops.len()) {
+                        Some(hop) => hop.position,
+                        None if hops.len() == above.len() => position,
+                        None => children / 2,
+                    };
+                    // A node may have fewer children than when the way was taken.
+                    position.min(children - 1)
+                }
             };
             hops.push(Hop { position, children });
             if height == 1 {
@@ -103,50 +97,45 @@ impl Tree {
     }
 }
 
-/// Where two ways part.
-struct Parting {
-    depth: usize,
-    /// How many children of the node there lie between the two ways, and the first of them.
-    between: usize,
-    first: usize,
-    /// The low way is right of the high one.
-    cross: bool,
+/// Leaves from that of the low way to that of the high way, both included. `sample` takes a way
+/// through the child at a depth and position.
+fn leaves_between(
+    low: &[Hop],
+    high: &[Hop],
+    mut sample: impl FnMut(usize, usize) -> Step<Vec<Hop>>,
+) -> Step<f64> {
+    let parts = low.iter().zip(high).position(|(low, high)| low.position != high.position);
+    let Some(parts) = parts else { return Ok(1.0) };
+    if low[parts].position > high[parts].position {
+        // The bounds cross.
+        return Ok(0.0);
+    }
+    let first = low[parts].position + 1;
+    let between = high[parts].position - first;
+    let count = between.min(SAMPLES);
+    // The children of the lowest inner node are leaves.
+    let samples = if parts + 1 == low.len() { 0..0 } else { 0..count }
+        .map(|number| sample(parts, first + (2 * number + 1) * between / (2 * count)))
+        .collect::<Step<Vec<_>>>()?;
+    let samples: Vec<&[Hop]> = samples.iter().map(Vec::as_slice).collect();
+    let ways = [&[low, high], &samples[..]].concat();
+
+    let mut leaves = between as f64 * leaves_under(&samples, parts);
+    for depth in parts + 1..low.len() {
+        let right = low[depth].children - 1 - low[depth].position;
+        leaves += (right + high[depth].position) as f64 * leaves_under(&ways, depth);
+    }
+    Ok(leaves + 2.0)
 }
 
-impl Parting {
-    /// `None` if both ways lead to one leaf.
-    fn of(low: &[Hop], high: &[Hop]) -> Option<Parting> {
-        let depth = low.iter().zip(high).position(|(low, high)| low.position != high.position)?;
-        let (low, high) = (low[depth].position, high[depth].position);
-        let between = high.saturating_sub(low + 1);
-        Some(Parting { depth, between, first: low + 1, cross: low > high })
+/// Leaves under a child of the node at a depth, by the mean of what ways meet below it; one if no
+/// way is given.
+fn leaves_under(ways: &[&[Hop]], depth: usize) -> f64 {
+    if ways.is_empty() {
+        return 1.0;
     }
-
-    /// The children between both ways through which a further way is taken, in a tree with so many
-    /// inner levels: none where they are leaves.
-    fn samples(&self, levels: usize) -> impl Iterator<Item = usize> + use<> {
-        let (first, between) = (self.first, self.between);
-        let samples = if self.depth + 1 == levels { 0 } else { between.min(SAMPLES) };
-        (0..samples).map(move |sample| first + (2 * sample + 1) * between / (2 * samples))
-    }
-
-    /// Leaves from that of the low way to that of the high way, both included. The first two ways
-    /// are the low and the high one.
-    fn leaves(&self, ways: &[Vec<Hop>]) -> f64 {
-        let [low, high] = [&ways[0], &ways[1]];
-        // Leaves under a child of the node at each depth.
-        let mut under = vec![1.0; low.len()];
-        for depth in (self.depth..low.len() - 1).rev() {
-            let children: usize = ways.iter().map(|way| way[depth + 1].children).sum();
-            under[depth] = under[depth + 1] * children as f64 / ways.len() as f64;
-        }
-        let mut leaves = self.between as f64 * under[self.depth];
-        for depth in self.depth + 1..low.len() {
-            let right = low[depth].children - 1 - low[depth].position;
-            leaves += (right + high[depth].position) as f64 * under[depth];
-        }
-        leaves + 2.0
-    }
+    let leaves = |way: &&[Hop]| way[depth + 1..].iter().map(|hop| hop.children).product::<usize>();
+    ways.iter().map(leaves).sum::<usize>() as f64 / ways.len() as f64
 }
 
 #[cfg(test)]
@@ -157,34 +146,47 @@ mod tests {
         hops.iter().map(|&(position, children)| Hop { position, children }).collect()
     }
 
-    fn leaves(ways: &[&[(usize, usize)]]) -> f64 {
-        let ways: Vec<_> = ways.iter().map(|hops| way(hops)).collect();
-        Parting::of(&ways[0], &ways[1]).expect("they part").leaves(&ways)
+    /// With so many children in each node between both ways.
+    fn leaves(low: &[(usize, usize)], high: &[(usize, usize)], fan_outs: &[usize]) -> f64 {
+        let mut fan_outs = fan_outs.iter();
+        let found = leaves_between(&way(low), &way(high), |_, position| {
+            let children = *fan_outs.next().expect("no more ways than nodes");
+            Ok(way(&[(position, 10), (children / 2, children)]))
+        });
+        assert_eq!(fan_outs.next(), None, "a node is left out");
+        found.expect("an estimate")
     }
 
     #[test]
     fn leaves_are_counted_where_the_ways_part() {
-        // In one node, and in neighbours.
-        assert_eq!(leaves(&[&[(3, 10), (4, 20)], &[(3, 10), (9, 20)]]), 6.0);
-        assert_eq!(leaves(&[&[(3, 10), (4, 20)], &[(4, 10), (0, 20)]]), 17.0);
-        // With two whole nodes between, of 20 leaves, or of 26 if the ways through them say so.
-        let (low, high) = (&[(3, 10), (4, 20)][..], &[(6, 10), (0, 20)][..]);
-        assert_eq!(leaves(&[low, high]), 57.0);
-        assert_eq!(leaves(&[low, high, &[(4, 10), (16, 32)], &[(5, 10), (16, 32)]]), 69.0);
-        // The bounds cross; one leaf; a tree of one leaf.
-        assert!(Parting::of(&way(high), &way(low)).expect("they part").cross);
-        assert!(Parting::of(&way(low), &way(low)).is_none());
-        assert!(Parting::of(&[], &[]).is_none());
+        // In one leaf, in one node, and in neighbours.
+        let low = &[(3, 10), (4, 20)];
+        assert_eq!(leaves(low, low, &[]), 1.0);
+        assert_eq!(leaves(low, &[(3, 10), (9, 20)], &[]), 6.0);
+        assert_eq!(leaves(low, &[(4, 10), (0, 20)], &[]), 17.0);
+        // With two whole nodes between, of 20 leaves, and with two that are nearly empty.
+        assert_eq!(leaves(low, &[(6, 10), (0, 20)], &[20, 20]), 57.0);
+        assert_eq!(leaves(low, &[(6, 10), (0, 20)], &[2, 3]), 22.0);
+        // The bounds cross; a tree of one leaf.
+        assert_eq!(leaves(&[(6, 10), (0, 20)], low, &[]), 0.0);
+        assert_eq!(leaves(&[], &[], &[]), 1.0);
     }
 
     #[test]
     fn samples_are_spread_over_the_children_between() {
-        let parting = |low, high| {
-            Parting::of(&way(&[(low, 99), (0, 9)]), &way(&[(high, 99), (0, 9)])).expect("they part")
+        let samples = |low, high| {
+            let mut positions = Vec::new();
+            let found = leaves_between(&way(low), &way(high), |depth, position| {
+                positions.push((depth, position));
+                Ok(way(&[(position, 99), (4, 9)]))
+            });
+            found.expect("an estimate");
+            positions
         };
-        assert_eq!(parting(3, 4).samples(2).count(), 0);
-        assert_eq!(parting(3, 6).samples(2).collect::<Vec<_>>(), [4, 5]);
-        assert_eq!(parting(9, 90).samples(2).collect::<Vec<_>>(), [15, 25, 35, 45, 55, 65, 75, 85]);
-        assert_eq!(parting(9, 90).samples(1).count(), 0);
+        assert_eq!(samples(&[(3, 99), (0, 9)], &[(4, 99), (0, 9)]), []);
+        assert_eq!(samples(&[(3, 99), (0, 9)], &[(6, 99), (0, 9)]), [(0, 4), (0, 5)]);
+        let spread = [15, 25, 35, 45, 55, 65, 75, 85].map(|position| (0, position));
+        assert_eq!(samples(&[(9, 99), (0, 9)], &[(90, 99), (0, 9)]), spread);
+        assert_eq!(samples(&[(9, 99)], &[(90, 99)]), []);
     }
 }

@@ -193,9 +193,9 @@ impl Session {
 
     /// About how many bytes the leaves of a range of keys take now, 4 KiB each. Reads inner nodes,
     /// which are mostly in memory: it takes two to ten descents, whatever the range. It is exact
-    /// where the range lies under one node above the leaves. Otherwise the numbers of children of
-    /// up to ten nodes stand for those of all: a guess, which may be three times too large, and
-    /// more for a range of few leaves. Chunks of large values are not counted.
+    /// where the range lies under up to ten neighbours above the leaves that have one parent.
+    /// Otherwise the numbers of children of some nodes stand for those of all, and it is off as far
+    /// as they differ. Chunks of large values are not counted.
     ///
     /// ```
     /// # use wattle::{Engine, IoKind, Options};

@@ -277,10 +277,7 @@ fn the_size_of_a_range_is_estimated_from_inner_nodes() {
         session.approximate_bytes(&tree, range).expect("an estimate") as f64 / 4096.0
     };
     let whole = size(0, numbers.len() - 1);
-    // A guess for most ranges: where the ways part in neighbours, the fan-outs of two nodes stand
-    // for all. Up to 3.4 times the truth was seen, and 134 leaves for 14.
-    let is_near =
-        |found: f64, real: f64| found <= 5.0 * real + 200.0 && real <= 5.0 * found + 200.0;
+    let is_near = |found: f64, real: f64| found <= 2.0 * real + 60.0 && real <= 2.0 * found + 60.0;
     assert!(is_near(whole, leaves as f64), "{whole} of {leaves} leaves");
     for _ in 0..200 {
         let mut ends = [0; 2].map(|_| random.random_range(0..numbers.len()));
