@@ -1,7 +1,7 @@
 //! One run of this binary as a process of its own, which prints a JSON report.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ const OPEN: &str = "is open already";
 /// Time between two looks at a running process.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Runs this binary, with its outputs in files of `folder`.
+/// Runs this binary, with its outputs in unnamed files of `folder`: a run that outlives its
+/// experiment writes into its own files, never into those of a later run.
 pub struct Runner<'a> {
     /// The binary.
     program: PathBuf,
@@ -67,17 +68,21 @@ impl<'a> Runner<'a> {
 
     fn run_once(&self, arguments: &[String]) -> Result<Finished, Exit> {
         let line = arguments.join(" ");
-        let outputs = ["stdout", "stderr"].map(|name| self.folder.join(name));
-        let create = |path: &PathBuf| {
-            File::create(path).map_err(failed(format_args!("creating {}", path.display())))
+        let folder = self.folder.display();
+        let create = || {
+            tempfile::tempfile_in(self.folder)
+                .map_err(failed(format_args!("creating a file for outputs in {folder}")))
         };
-        let (out, messages) = (create(&outputs[0])?, create(&outputs[1])?);
+        let (mut out, mut messages) = (create()?, create()?);
+        let for_child = |file: &File| {
+            file.try_clone().map_err(failed(format_args!("giving outputs to wattle {line}")))
+        };
         let began = Instant::now();
         let child = Command::new(&self.program)
             .args(arguments)
             .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(messages)
+            .stdout(for_child(&out)?)
+            .stderr(for_child(&messages)?)
             .spawn()
             .map_err(failed(format_args!("starting wattle {line}")))?;
         let status = self.wait(child)?;
@@ -85,22 +90,15 @@ impl<'a> Runner<'a> {
             return Err(Exit::Interrupted(String::new()));
         }
         let seconds = began.elapsed().as_secs_f64();
-        let read = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
         if !status.success() {
-            let messages = read(&outputs[1]);
+            let messages = whole(&mut messages)
+                .map_err(failed(format_args!("reading the messages of wattle {line}")))?;
             let last = messages.trim_end().lines().last().unwrap_or("without a message");
             return Err(Exit::Failed(format!("wattle {line}: {status}: {last}")));
         }
-        let report = serde_json::from_str(&read(&outputs[0]))
-            .map_err(failed(format_args!("reading the result of wattle {line}")))?;
-        for path in outputs {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(failed(format_args!("removing {}", path.display()))(error));
-                }
-                _ => {}
-            }
-        }
+        let reading = format!("reading the result of wattle {line}");
+        let text = whole(&mut out).map_err(failed(&reading))?;
+        let report = serde_json::from_str(&text).map_err(failed(&reading))?;
         Ok(Finished { report, seconds })
     }
 
@@ -119,5 +117,50 @@ impl<'a> Runner<'a> {
             }
             std::thread::sleep(LOOK);
         }
+    }
+}
+
+/// The text of a file from its beginning.
+fn whole(file: &mut File) -> io::Result<String> {
+    file.rewind()?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that goes on after its experiment was killed ends while a later one runs.
+    #[test]
+    fn two_runs_at_once_do_not_mix_their_outputs() {
+        let folder = tempfile::tempdir().unwrap();
+        let interrupt = Interrupt::default();
+        let begun = folder.path().join("begun");
+        let script = |text: &str| {
+            let text = text.replace("DIR", folder.path().to_str().unwrap());
+            [
+                "-c".to_owned(),
+                format!("await() {{ until [ -e $1 ]; do sleep 0.01; done; }}; {text}"),
+            ]
+        };
+        let (earlier, later) = (
+            script(r#"printf '{"run":'; touch DIR/begun; await DIR/go; echo 1}; touch DIR/ended"#),
+            script(r#"echo '{"run":2}'; touch DIR/go; await DIR/ended"#),
+        );
+        let run = |arguments: &[String]| {
+            let program = PathBuf::from("/bin/sh");
+            let runner = Runner { program, folder: folder.path(), interrupt: &interrupt };
+            runner.run(arguments).map_err(|exit| format!("{exit:?}")).unwrap().report["run"].clone()
+        };
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| run(&earlier));
+            while !begun.exists() {
+                std::thread::sleep(LOOK);
+            }
+            assert_eq!(run(&later), 2);
+            assert_eq!(first.join().unwrap(), 1);
+        });
     }
 }
