@@ -109,12 +109,12 @@ impl Evictor {
             let freed = pool.free.freed();
             if freed != last_progress.1 {
                 last_progress = (Instant::now(), freed);
-            } else if last_progress.0.elapsed() > pool.options.stall_timeout {
+            } else if pool.is_stalled(last_progress.0) {
                 tracing::warn!(
                     frames = pool.frames(),
                     free = pool.free.len(),
                     "back-pressure: no frame could be freed for {:?}",
-                    pool.options.stall_timeout
+                    last_progress.0.elapsed()
                 );
                 pool.free.fail_waiters();
                 return false;

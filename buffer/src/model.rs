@@ -206,9 +206,9 @@ impl Stepper {
 
     /// Writes one batch of queued pages.
     pub fn write(&mut self) {
-        let claims = self.pool.writes.take_now(4);
-        if !claims.is_empty() {
-            self.writer.write_out(&claims);
+        let mut claims = Vec::new();
+        if let Some(batch) = self.pool.writes.take_now(4, &mut claims) {
+            self.writer.write_out(&batch);
         }
     }
 }

@@ -34,6 +34,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Number of stall timeouts that an operation waits for a frame while other operations get frames,
+/// or while the device holds writes.
+pub(crate) const PATIENCE: u32 = 4;
+
 /// The pool. See the module documentation.
 pub struct Pool {
     pub(crate) options: PoolOptions,
@@ -327,6 +331,19 @@ impl Pool {
         }
     }
 
+    /// Whether it is pointless to wait longer for a frame that comes free, or a page that is
+    /// written, when there was none since `since`. A device that holds writes and ends none of them
+    /// is slow rather than dead: it gets [`PATIENCE`] times as long.
+    pub(crate) fn is_stalled(&self, since: Instant) -> bool {
+        let (limit, waited) = (self.options.stall_timeout, since.elapsed());
+        waited > limit && (waited > PATIENCE * limit || self.writes_on_device().is_none())
+    }
+
+    /// How long the device has held writes, if that is why no frame comes free.
+    fn writes_on_device(&self) -> Option<Duration> {
+        self.writes.oldest_batch().filter(|held| *held >= self.options.stall_timeout / 2)
+    }
+
     /// Gives back frames that were not used.
     pub(crate) fn return_frames(&self, frames: &[FrameId]) {
         self.free.put_back(self.headers(), frames);
@@ -369,6 +386,9 @@ impl Pool {
             waited_ms: waited.max(self.options.stall_timeout).as_millis() as u64,
             why: match self.writes.last_error() {
                 Some(error) => format!("writes fail: {error}"),
+                None if let Some(held) = self.writes_on_device() => {
+                    format!("the device has not ended writes of pages for {held:.1?}")
+                }
                 None if reads_on_this_thread() => {
                     "every frame is in use by operations or by open trees, perhaps by reads of \
                      tasks of this thread, which it blocks"

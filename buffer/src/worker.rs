@@ -5,7 +5,7 @@ use crate::{
     counters::Counters,
     error::{Error, Result},
     ids::{FrameId, PageId},
-    pool::Pool,
+    pool::{PATIENCE, Pool},
     random::SeededRandom,
     reserves::Reserve,
     sync::{Condvar, Mutex},
@@ -19,9 +19,6 @@ use std::{
 
 /// Upper bound on the frames that an operation may need at once; a root split needs two.
 pub const MAX_RESERVE: usize = 4;
-
-/// Number of stall timeouts that an operation waits for a frame while other operations get frames.
-const FAIR_TURNS: u32 = 4;
 
 /// Lets a thread sleep until a [`Waker`] made from it is woken.
 #[derive(Default)]
@@ -172,7 +169,7 @@ impl Worker {
     pub(crate) fn waited_too_long(&self) -> bool {
         let (limit, waited) = (self.pool.options.stall_timeout, self.waited());
         // While pages can be written, this operation only has to wait for its turn.
-        waited > limit && (self.pool.writes.last_error().is_some() || waited > FAIR_TURNS * limit)
+        waited > limit && (self.pool.writes.last_error().is_some() || waited > PATIENCE * limit)
     }
 
     /// Checks an operation that restarted many times because others changed or held the pages that
@@ -183,7 +180,7 @@ impl Worker {
     pub fn check_restarts(&self) -> Result<()> {
         self.note_wait();
         let waited = self.waited();
-        if waited <= FAIR_TURNS * self.pool.options.stall_timeout {
+        if waited <= PATIENCE * self.pool.options.stall_timeout {
             return Ok(());
         }
         Err(Error::Limit(format!(

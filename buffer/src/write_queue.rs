@@ -5,7 +5,10 @@ use crate::{
     ids::FrameId,
     sync::{AtomicUsize, Condvar, Mutex, Ordering},
 };
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 /// A claimed dirty page.
 #[derive(Clone, Copy)]
@@ -22,6 +25,12 @@ impl Claim {
     }
 }
 
+/// Claims that a writer has taken, until their writes have ended.
+pub(crate) struct TakenBatch<'c> {
+    pub(crate) claims: &'c [Claim],
+    began: Instant,
+}
+
 /// See the module documentation.
 pub(crate) struct WriteQueue {
     state: Mutex<QueueState>,
@@ -35,9 +44,25 @@ pub(crate) struct WriteQueue {
 #[derive(Default)]
 struct QueueState {
     claims: VecDeque<Claim>,
+    /// When each batch whose writes have not ended was taken.
+    under_way: Vec<Instant>,
     stopping: bool,
     /// Error of the last batch; `None` once a batch succeeds.
     last_error: Option<Error>,
+}
+
+impl QueueState {
+    fn take<'c>(&mut self, max: usize, into: &'c mut Vec<Claim>) -> Option<TakenBatch<'c>> {
+        into.clear();
+        let count = max.min(self.claims.len());
+        if count == 0 {
+            return None;
+        }
+        into.extend(self.claims.drain(..count));
+        let began = Instant::now();
+        self.under_way.push(began);
+        Some(TakenBatch { claims: into, began })
+    }
 }
 
 impl WriteQueue {
@@ -78,10 +103,18 @@ impl WriteQueue {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// Notes the end of the writes of `claims`, which were queued.
-    pub(crate) fn ended(&self, claims: &[Claim]) {
-        let evictions = claims.iter().filter(|claim| claim.evicts()).count();
+    /// Notes the end of the writes of a batch.
+    pub(crate) fn ended(&self, batch: &TakenBatch) {
+        let evictions = batch.claims.iter().filter(|claim| claim.evicts()).count();
         self.evictions.fetch_sub(evictions, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        let taken = state.under_way.iter().position(|began| *began == batch.began);
+        state.under_way.swap_remove(taken.expect("a batch ends once"));
+    }
+
+    /// How long the oldest batch whose writes have not ended has been under way.
+    pub(crate) fn oldest_batch(&self) -> Option<Duration> {
+        self.state.lock().under_way.iter().map(Instant::elapsed).max()
     }
 
     /// As [`WriteQueue::push`], of pages that should be written together.
@@ -109,23 +142,24 @@ impl WriteQueue {
         self.state.lock().stopping = false;
     }
 
-    /// Takes up to `max` claims, sleeping while there are none. Takes none when stopped and empty.
-    pub(crate) fn take(&self, max: usize, into: &mut Vec<Claim>) {
-        into.clear();
+    /// Takes up to `max` claims into `into`, sleeping while there are none. `None` when stopped and
+    /// empty.
+    pub(crate) fn take<'c>(&self, max: usize, into: &'c mut Vec<Claim>) -> Option<TakenBatch<'c>> {
         let mut state = self.state.lock();
         while state.claims.is_empty() && !state.stopping {
             self.work.wait(&mut state);
         }
-        let count = max.min(state.claims.len());
-        into.extend(state.claims.drain(..count));
+        state.take(max, into)
     }
 
     /// As `take`, but never sleeps.
     #[cfg(shuttle)]
-    pub(crate) fn take_now(&self, max: usize) -> Vec<Claim> {
-        let mut state = self.state.lock();
-        let count = max.min(state.claims.len());
-        state.claims.drain(..count).collect()
+    pub(crate) fn take_now<'c>(
+        &self,
+        max: usize,
+        into: &'c mut Vec<Claim>,
+    ) -> Option<TakenBatch<'c>> {
+        self.state.lock().take(max, into)
     }
 
     #[cfg(shuttle)]

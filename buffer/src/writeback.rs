@@ -19,7 +19,7 @@ use crate::{
     scope::{ScopePart, scope},
     swip::{Swip, Target},
     thread::cpu_time_ns,
-    write_queue::Claim,
+    write_queue::{Claim, TakenBatch},
 };
 use std::{
     sync::Arc,
@@ -111,14 +111,12 @@ impl Writer {
         let mut claims = Vec::with_capacity(self.images.len());
         loop {
             let pool = self.pool.clone();
-            {
+            let batch = {
                 let _scope = scope(ScopePart::Idle);
-                pool.writes.take(self.images.len(), &mut claims);
-            }
-            if claims.is_empty() {
-                break;
-            }
-            self.write_out(&claims);
+                pool.writes.take(self.images.len(), &mut claims)
+            };
+            let Some(batch) = batch else { break };
+            self.write_out(&batch);
             self.counters.evictor_cpu_ns.set(cpu_time_ns());
             pool.evict_signal.progress();
         }
@@ -126,19 +124,19 @@ impl Writer {
     }
 
     /// Merges leaves around claimed pages, then writes the pages that are left.
-    pub(crate) fn write_out(&mut self, claims: &[Claim]) {
+    pub(crate) fn write_out(&mut self, batch: &TakenBatch) {
         let _scope = scope(ScopePart::WriteBack);
         let pool = self.pool.clone();
         // An X-merge saves a page where neighbours are underfull.
         pool.merges.enter();
-        for claim in claims {
+        for claim in batch.claims {
             if pool.merges.is_open() && pool.owner().before_write(&pool, claim.frame) {
                 self.counters.x_merges.add(1);
             }
         }
         pool.merges.leave();
-        let outcome = self.write(claims);
-        pool.writes.ended(claims);
+        let outcome = self.write(batch.claims);
+        pool.writes.ended(batch);
         pool.writes.note(&outcome);
         if outcome.is_err() {
             // The pages stay dirty and will be sampled again. Do not retry a device that refuses
@@ -321,7 +319,7 @@ impl Pool {
                 continue;
             }
             let since = *idle_since.get_or_insert_with(std::time::Instant::now);
-            if since.elapsed() > self.options.stall_timeout {
+            if self.is_stalled(since) {
                 let stalled = "pages could not be written for a checkpoint".to_string();
                 return Err(self.writes.last_error().unwrap_or(Error::Limit(stalled)));
             }

@@ -236,12 +236,13 @@ impl Options {
     /// Upper bound on waits for other operations and for room. An operation waits this long for a
     /// free frame, while no frame becomes free or pages cannot be written, and then fails with
     /// [`crate::Error::PoolExhausted`]; four times as long while frames become free and other
-    /// threads take them. A change waits this long for room that a checkpoint makes on a full
-    /// device, and then fails with [`crate::Error::DiskFull`]. Commits that cannot be flushed then,
-    /// because rollbacks have used up the reserve of the log, wait six times as long (at least 5 s)
-    /// before the log fails with [`crate::Error::CommitUnknown`]. A backup and a bulk load wait
-    /// this long for each other; an operation that other threads keep from its pages waits four
-    /// times as long: [`crate::Error::Limit`]. Default 10 s.
+    /// threads take them, or while the device holds writes of pages and has not ended them. A
+    /// change waits this long for room that a checkpoint makes on a full device, and then fails
+    /// with [`crate::Error::DiskFull`]. Commits that cannot be flushed then, because rollbacks have
+    /// used up the reserve of the log, wait six times as long (at least 5 s) before the log fails
+    /// with [`crate::Error::CommitUnknown`]. A backup and a bulk load wait this long for each
+    /// other; an operation that other threads keep from its pages waits four times as long:
+    /// [`crate::Error::Limit`]. Default 10 s.
     pub fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self

@@ -21,7 +21,7 @@ use wattle::{
     Engine, Error, Session, Tree,
     io::{Fault, FaultPlan, MemoryStorage, Op, SimStorage, Storage, Unit},
 };
-use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, unlogged_pool};
+use wattle_tests::harness::{Asked, Device, Watchdog, assert_verified, rounds, unlogged_pool};
 
 /// Frames of the pools: much less than the data.
 const FRAMES: u64 = 48;
@@ -346,6 +346,68 @@ fn who_comes_late_on_a_device_that_writes_again_in_time_does_not_fail() {
     assert_verified(&engine);
     drop(tree);
     engine.close().expect("close");
+}
+
+/// A device that holds writes for longer than the stall timeout is waited for. One that holds them
+/// for several times as long is not, and the error names it.
+#[test]
+fn a_device_that_holds_writes_is_slow_before_it_is_given_up() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    let _watchdog = Watchdog::start("held writes", Duration::from_secs(120));
+    let (held, looks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let write = {
+        let (held, looks) = (held.clone(), looks.clone());
+        move || {
+            while held.load(Ordering::Relaxed) {
+                looks.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        }
+    };
+    let pages = Arc::new(Asked { write: Box::new(write), ..Asked::nothing() });
+    let device = Device { pages, ..Device::memory() };
+    let engine = device.open(unlogged_pool(FRAMES).stall_timeout(LIMIT)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    let mut keys = 0u64..;
+    let mut put = || {
+        let key = keys.next().expect("a key");
+        session.put(&tree, &key.to_be_bytes(), &[1; 1000])
+    };
+    held.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while looks.load(Ordering::Relaxed) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(LIMIT * 3 / 2);
+            held.store(false, Ordering::Relaxed);
+        });
+        let mut longest = Duration::ZERO;
+        for _ in 0..20 * FRAMES {
+            let began = Instant::now();
+            put().expect("a slow device is waited for");
+            longest = longest.max(began.elapsed());
+        }
+        assert!(longest > LIMIT, "no operation waited for the device: {longest:?}");
+    });
+    held.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    let error = loop {
+        if let Err(error) = put() {
+            break error;
+        }
+    };
+    assert!(matches!(error, Error::PoolExhausted { .. }), "{error}");
+    assert!(error.to_string().contains("the device has not ended writes of pages"), "{error}");
+    assert!(began.elapsed() > 3 * LIMIT, "given up after {:?}", began.elapsed());
+    held.store(false, Ordering::Relaxed);
+    for _ in 0..20 * FRAMES {
+        put().expect("the device writes again");
+    }
+    drop(session);
+    assert_verified(&engine);
 }
 
 #[test]
