@@ -36,7 +36,7 @@ use std::{
 
 /// Number of stall timeouts that an operation waits for a frame while other operations get frames,
 /// or while the device holds writes.
-pub(crate) const PATIENCE: u32 = 4;
+pub(crate) const WAIT_FACTOR: u32 = 4;
 
 /// The pool. See the module documentation.
 pub struct Pool {
@@ -333,10 +333,10 @@ impl Pool {
 
     /// Whether it is pointless to wait longer for a frame that comes free, or a page that is
     /// written, when there was none since `since`. A device that holds writes and ends none of them
-    /// is slow rather than dead: it gets [`PATIENCE`] times as long.
+    /// is slow rather than dead: it gets [`WAIT_FACTOR`] times as long.
     pub(crate) fn is_stalled(&self, since: Instant) -> bool {
         let (limit, waited) = (self.options.stall_timeout, since.elapsed());
-        waited > limit && (waited > PATIENCE * limit || self.writes_on_device().is_none())
+        waited > limit && (waited > WAIT_FACTOR * limit || self.writes_on_device().is_none())
     }
 
     /// How long the device has held writes, if that is why no frame comes free.

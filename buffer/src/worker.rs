@@ -5,7 +5,7 @@ use crate::{
     counters::Counters,
     error::{Error, Result},
     ids::{FrameId, PageId},
-    pool::{PATIENCE, Pool},
+    pool::{Pool, WAIT_FACTOR},
     random::SeededRandom,
     reserves::Reserve,
     sync::{Condvar, Mutex},
@@ -169,7 +169,7 @@ impl Worker {
     pub(crate) fn waited_too_long(&self) -> bool {
         let (limit, waited) = (self.pool.options.stall_timeout, self.waited());
         // While pages can be written, this operation only has to wait for its turn.
-        waited > limit && (self.pool.writes.last_error().is_some() || waited > PATIENCE * limit)
+        waited > limit && (self.pool.writes.last_error().is_some() || waited > WAIT_FACTOR * limit)
     }
 
     /// Checks an operation that restarted many times because others changed or held the pages that
@@ -180,7 +180,7 @@ impl Worker {
     pub fn check_restarts(&self) -> Result<()> {
         self.note_wait();
         let waited = self.waited();
-        if waited <= PATIENCE * self.pool.options.stall_timeout {
+        if waited <= WAIT_FACTOR * self.pool.options.stall_timeout {
             return Ok(());
         }
         Err(Error::Limit(format!(

@@ -401,7 +401,7 @@ fn a_device_that_holds_writes_is_slow_before_it_is_given_up() {
     };
     assert!(matches!(error, Error::PoolExhausted { .. }), "{error}");
     assert!(error.to_string().contains("the device has not ended writes of pages"), "{error}");
-    assert!(began.elapsed() > 3 * LIMIT, "given up after {:?}", began.elapsed());
+    assert!(began.elapsed() > 3 * LIMIT, "failed after {:?}", began.elapsed());
     held.store(false, Ordering::Relaxed);
     for _ in 0..20 * FRAMES {
         put().expect("the device writes again");
