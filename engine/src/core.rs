@@ -24,7 +24,10 @@ use std::{
     time::Duration,
 };
 use wattle_btree::{Context, Forest};
-use wattle_buffer::{Background, Error, Inside, Pool, Result, io::LogStorage};
+use wattle_buffer::{
+    Background, Error, Inside, Pool, Result,
+    io::{DeviceRates, LogStorage},
+};
 use wattle_wal::Log;
 
 /// See the module documentation.
@@ -55,6 +58,8 @@ pub(crate) struct Core {
     /// States of ended sessions, which new sessions use again.
     pub idle: Mutex<IdleStates>,
     pub file: Arc<StoreFile>,
+    /// The highest rates of the device, if it was probed.
+    pub device_rates: Option<DeviceRates>,
     /// The storage of the log, for reading it back.
     pub log_storage: Option<Arc<dyn LogStorage>>,
     pub barrier: Arc<Barrier>,

@@ -59,8 +59,9 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let mut stored = Stored::read(file, options)?;
     let forest = Forest::new();
     let barrier = Arc::<Barrier>::default();
+    let device = file.probed();
     let pool = Pool::open(
-        options.pool_options_on(file.probed()),
+        options.pool_options_on(device),
         file.storage.clone(),
         PageAllocator::new(Vec::new(), 0),
         forest.clone(),
@@ -116,6 +117,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         sessions: AtomicU64::new(1),
         idle: Mutex::default(),
         file: file.clone(),
+        device_rates: device.and_then(|device| device.rates),
         log_storage,
         barrier,
         background: Mutex::new(opening.done()),

@@ -27,6 +27,11 @@ pub struct Stats {
     pub is_warming: bool,
     /// Pages written to storage.
     pub pages_written: u64,
+    /// Random reads of pages per second that the device can do, if `wattle probe` measured them for
+    /// this store before it was opened.
+    pub device_reads_per_second: Option<u64>,
+    /// The same for writes.
+    pub device_writes_per_second: Option<u64>,
     /// Pages that may be on their way to storage at once.
     pub write_concurrency: u64,
     /// Pages that a scan reads ahead at most.
@@ -158,6 +163,8 @@ impl Stats {
             warm_pages_read,
             is_warming: !core.warm.is_over(),
             pages_written: sums.pages_written,
+            device_reads_per_second: core.device_rates.map(|rates| rates.reads),
+            device_writes_per_second: core.device_rates.map(|rates| rates.writes),
             write_concurrency: pool.write_concurrency() as u64,
             read_ahead: pool.read_ahead() as u64,
             evictions: sums.evictions,

@@ -2,7 +2,7 @@
 //! ones do not stop the opening.
 
 use std::path::PathBuf;
-use wattle::io::{DEVICE_FILE, DeviceRecord, Directory};
+use wattle::io::{DEVICE_FILE, DeviceRates, DeviceRecord, Directory};
 use wattle::{Engine, Options};
 
 /// A directory that is removed at the end.
@@ -20,10 +20,14 @@ fn a_store_opens_with_the_figures_of_its_device_and_with_damaged_ones() {
     let place = Place(std::env::temp_dir().join(name));
     let options = || Options::default().pool_bytes(8 << 20);
     Engine::open(&place.0, options()).unwrap().close().unwrap();
-    let record = DeviceRecord { k_r: 24, k_w: 3, asymmetry: 1.5, probed: 0 };
+    let rates = Some(DeviceRates { reads: 9000, writes: 7000 });
+    let record = DeviceRecord { k_r: 24, k_w: 3, asymmetry: 1.5, probed: 0, rates };
     record.write(&Directory::open(&place.0).unwrap()).unwrap();
     let engine = Engine::open(&place.0, options()).unwrap();
-    assert_eq!((engine.stats().write_concurrency, engine.stats().read_ahead), (3, 24));
+    let stats = engine.stats();
+    assert_eq!((stats.write_concurrency, stats.read_ahead), (3, 24));
+    assert_eq!(stats.device_reads_per_second, Some(9000));
+    assert_eq!(stats.device_writes_per_second, Some(7000));
     engine.close().unwrap();
     // An option that is given is stronger.
     let engine = Engine::open(&place.0, options().write_concurrency(7)).unwrap();
@@ -32,5 +36,6 @@ fn a_store_opens_with_the_figures_of_its_device_and_with_damaged_ones() {
     std::fs::write(place.0.join(DEVICE_FILE), "wattle-device 1\nk_w 3\n").unwrap();
     let engine = Engine::open(&place.0, options()).unwrap();
     assert_eq!((engine.stats().write_concurrency, engine.stats().read_ahead), (16, 32));
+    assert_eq!(engine.stats().device_reads_per_second, None);
     engine.close().unwrap();
 }

@@ -98,6 +98,12 @@ pub struct DeviceReport {
     pub asymmetry: f64,
     /// When it was probed, UTC.
     pub probed: String,
+    /// Pages that it can read per second; absent if the probe was of an earlier version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads_per_second: Option<u64>,
+    /// The same for writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes_per_second: Option<u64>,
 }
 
 /// Rules of a run. Only results with the same rules compare.
@@ -358,6 +364,8 @@ pub(crate) mod tests {
                 k_w: 16,
                 asymmetry: 1.3,
                 probed: "2026-11-01T00:00:00Z".to_owned(),
+                reads_per_second: Some(24_100),
+                writes_per_second: Some(18_500),
             }),
             load: LoadReport { records: 1000, data_bytes: 1 << 20, ..LoadReport::default() },
             run: RunReport::of(&measurement),

@@ -1,15 +1,18 @@
 //! The figures of a probed device, kept in a small file beside the store: `wattle probe` writes it,
 //! and opening the store reads it.
 //!
-//! Format, version 1: lines of ASCII text, each a name, a space and a value.
+//! Format, version 2: lines of ASCII text, each a name, a space and a value. Version 1 has no rates,
+//! and is read as well.
 //!
 //! ```text
-//! wattle-device 1
+//! wattle-device 2
 //! device 65024            identity of the file system (st_dev), decimal
 //! probed 1764342000       seconds since 1970, UTC
 //! k_r 32                  reads in flight for 95 % of the most, 1 to 1024
 //! k_w 16                  the same for writes
 //! asymmetry 1.3           reads for the price of a write
+//! reads 24100             highest rate of reads, pages per second, at least 1
+//! writes 18500            the same for writes
 //! checksum 89abcdef       CRC-32C of all bytes before this line, hexadecimal
 //! ```
 //!
@@ -18,7 +21,7 @@
 
 use super::{
     directory::{Directory, FileId},
-    probe::{MAX_DEPTH, ProbeReport},
+    probe::{MAX_DEPTH, ProbePoint, ProbeReport},
 };
 use crc_fast::crc32_iscsi;
 use std::{
@@ -29,7 +32,8 @@ use std::{
 /// Name of the file in the directory of a store.
 pub const DEVICE_FILE: &str = "device";
 const NEW_FILE: &str = "device.new";
-const FIRST_LINE: &str = "wattle-device 1";
+const FIRST_LINE: &str = "wattle-device 2";
+const FIRST_LINE_1: &str = "wattle-device 1";
 /// Upper bound on the length of the file.
 const MAX_BYTES: u64 = 1024;
 /// Upper bound on the asymmetry.
@@ -46,17 +50,33 @@ pub struct DeviceRecord {
     pub asymmetry: f64,
     /// When the device was probed, in seconds since 1970.
     pub probed: u64,
+    /// The highest rates; files of version 1 do not have them.
+    pub rates: Option<DeviceRates>,
+}
+
+/// The highest rates of a probed device: random reads alone, and random writes alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRates {
+    /// Pages read per second, at least 1.
+    pub reads: u64,
+    /// Pages written per second, at least 1.
+    pub writes: u64,
 }
 
 impl From<&ProbeReport> for DeviceRecord {
     /// The figures of a probe that has just ended.
     fn from(report: &ProbeReport) -> DeviceRecord {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let highest = |points: &[ProbePoint]| {
+            points.iter().map(|point| point.per_second).fold(1.0, f64::max).round() as u64
+        };
+        let rates = DeviceRates { reads: highest(&report.reads), writes: highest(&report.writes) };
         DeviceRecord {
             k_r: report.k_r,
             k_w: report.k_w,
             asymmetry: report.alpha,
             probed: since.map_or(0, |since| since.as_secs()),
+            rates: Some(rates),
         }
     }
 }
@@ -89,10 +109,14 @@ impl DeviceRecord {
     }
 
     fn encode(&self, device: u64) -> String {
-        let DeviceRecord { k_r, k_w, asymmetry, probed } = self;
+        let DeviceRecord { k_r, k_w, asymmetry, probed, rates } = self;
+        let first = if rates.is_some() { FIRST_LINE } else { FIRST_LINE_1 };
+        let rates =
+            rates.map(|DeviceRates { reads, writes }| format!("reads {reads}\nwrites {writes}\n"));
         let text = format!(
-            "{FIRST_LINE}\ndevice {device}\nprobed {probed}\nk_r {k_r}\nk_w {k_w}\nasymmetry \
-             {asymmetry}\n"
+            "{first}\ndevice {device}\nprobed {probed}\nk_r {k_r}\nk_w {k_w}\nasymmetry \
+             {asymmetry}\n{}",
+            rates.unwrap_or_default()
         );
         let checksum = crc32_iscsi(text.as_bytes());
         format!("{text}checksum {checksum:08x}\n")
@@ -110,10 +134,11 @@ impl DeviceRecord {
             return Err("its checksum is wrong".to_string());
         }
         let mut lines = text[..at].lines();
-        match lines.next() {
-            Some(FIRST_LINE) => {}
+        let has_rates = match lines.next() {
+            Some(FIRST_LINE) => true,
+            Some(FIRST_LINE_1) => false,
             other => return Err(format!("it begins with {other:?}, not with {FIRST_LINE:?}")),
-        }
+        };
         let mut value = |name: &str| {
             let line = lines.next().and_then(|line| line.strip_prefix(name));
             let value = line.and_then(|value| value.strip_prefix(' '));
@@ -136,7 +161,15 @@ impl DeviceRecord {
         let asymmetry = value("asymmetry")?.parse::<f64>().ok();
         let asymmetry = asymmetry.filter(|ratio| (0.0..=MAX_ASYMMETRY).contains(ratio));
         let asymmetry = asymmetry.ok_or("its asymmetry is no ratio")?;
-        Ok(DeviceRecord { k_r, k_w, asymmetry, probed })
+        let mut rate = |name: &str| match whole(name, value(name)?)? {
+            0 => Err(format!("its {name} are 0")),
+            rate => Ok(rate),
+        };
+        let rates = match has_rates {
+            true => Some(DeviceRates { reads: rate("reads")?, writes: rate("writes")? }),
+            false => None,
+        };
+        Ok(DeviceRecord { k_r, k_w, asymmetry, probed, rates })
     }
 }
 
@@ -149,8 +182,13 @@ fn device_of(directory: &Directory) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    const RECORD: DeviceRecord =
-        DeviceRecord { k_r: 32, k_w: 16, asymmetry: 1.25, probed: 1_764_342_000 };
+    const RECORD: DeviceRecord = DeviceRecord {
+        k_r: 32,
+        k_w: 16,
+        asymmetry: 1.25,
+        probed: 1_764_342_000,
+        rates: Some(DeviceRates { reads: 24_100, writes: 18_500 }),
+    };
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_replaced_by_the_next() {
@@ -169,6 +207,10 @@ mod tests {
     fn damage_of_any_byte_and_records_of_other_devices_are_named() {
         let text = RECORD.encode(7);
         assert_eq!(DeviceRecord::decode(text.as_bytes(), 7), Ok(RECORD));
+        let first = DeviceRecord { rates: None, ..RECORD };
+        let text_1 = first.encode(7);
+        assert!(text_1.starts_with("wattle-device 1\ndevice 7\n"), "{text_1}");
+        assert_eq!(DeviceRecord::decode(text_1.as_bytes(), 7), Ok(first));
         let error = DeviceRecord::decode(text.as_bytes(), 8).unwrap_err();
         assert!(error.contains("about device 7"), "{error}");
         for at in 0..text.len() {

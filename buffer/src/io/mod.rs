@@ -52,7 +52,7 @@ mod threads;
 mod timed;
 mod uring;
 
-pub use device_record::{DEVICE_FILE, DeviceRecord};
+pub use device_record::{DEVICE_FILE, DeviceRates, DeviceRecord};
 pub use directory::{Directory, FileId, Found, Place, look_at, try_lock, try_lock_shared, unlock};
 pub use faults::{Fault, FaultPlan, Op, Unit};
 pub use log::{LogBuffer, LogStorage, MemoryLog, Zeroes};

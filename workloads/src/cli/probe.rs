@@ -77,6 +77,8 @@ pub(super) fn kept(path: &std::path::Path) -> Option<DeviceReport> {
         k_w: record.k_w,
         asymmetry: record.asymmetry,
         probed: humantime::format_rfc3339_seconds(probed).to_string(),
+        reads_per_second: record.rates.map(|rates| rates.reads),
+        writes_per_second: record.rates.map(|rates| rates.writes),
     })
 }
 

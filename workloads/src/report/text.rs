@@ -153,6 +153,20 @@ fn device(report: &Report) -> String {
     }
 }
 
+/// Pages read and written against what the device can do, if that was probed.
+fn device_load(report: &Report) -> Option<String> {
+    let probed = report.device.as_ref()?;
+    let part = |what, pages: u64, most: Option<u64>| {
+        let most = most? as f64;
+        let found = per(pages as f64, report.run.seconds);
+        let percent = significant(100.0 * found / most);
+        Some(format!("{} {what}/s, {percent} % of the {} that it can do", rate(found), rate(most)))
+    };
+    let reads = part("reads", report.buffer.pages_read, probed.reads_per_second)?;
+    let writes = part("writes", report.buffer.pages_written, probed.writes_per_second)?;
+    Some(format!("{reads}; {writes}"))
+}
+
 /// The pool to the keys and values, if both are known.
 fn pool_to_data(report: &Report) -> String {
     match report.settings.get("pool").and_then(Value::as_u64) {
@@ -283,7 +297,9 @@ pub fn commits(report: &Report) -> String {
 pub fn outcome(report: &Report) -> Vec<(&'static str, String)> {
     let Report { process, run, buffer, .. } = report;
     let cpu = process.user_seconds + process.system_seconds;
-    let mut lines = vec![
+    let load = device_load(report).map(|load| ("device load", load));
+    let mut lines = load.into_iter().collect::<Vec<_>>();
+    lines.extend([
         (
             "frames",
             format!("{}, {} free at the end", count(buffer.frames), count(buffer.free_frames)),
@@ -311,7 +327,7 @@ pub fn outcome(report: &Report) -> Vec<(&'static str, String)> {
                 significant(per(cpu * 1e6, run.operations as f64))
             ),
         ),
-    ];
+    ]);
     for condition in &report.check.conditions {
         lines.push(("check", condition.text()));
     }
@@ -350,6 +366,8 @@ mod tests {
             "wattle      version 0.1.0, commit abc, 2026-11-28T00:00:00Z",
             "device      k_r 32, k_w 16, asymmetry 1.30, probed 2026-11-01T00:00:00Z",
             "pool : data 0.250",
+            "device load ",
+            " of the 24,100 that it can do; ",
             "log               total  per second  per operation",
             "flushes             150        50.0          0.150",
             "commits     6.00 commits per flush, a sync takes 10,000 us",
