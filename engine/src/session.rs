@@ -318,7 +318,7 @@ impl Session {
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         self.with_buffer(|buffer| {
-            let found = now(read::get(self, tree, key, buffer))?;
+            let found = read::get_now(self, tree, key, buffer)?;
             Ok(found.then(|| read(buffer)))
         })
     }

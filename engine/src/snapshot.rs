@@ -115,7 +115,7 @@ impl Snapshot {
     ) -> Result<Option<T>> {
         let lease = self.shared.lease()?;
         let mut buffer = lease.state().take_buffer();
-        let found = now(read::get_in(&lease, lease.txn(), tree, key, &mut buffer));
+        let found = read::get_in_now(&lease, lease.txn(), tree, key, &mut buffer);
         let value = found.map(|found| found.then(|| read(&buffer)));
         lease.state().give_buffer(buffer);
         value

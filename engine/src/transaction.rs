@@ -303,7 +303,7 @@ impl<'s> Transaction<'s> {
     ) -> Result<Option<T>> {
         let (session, txn) = self.reading()?;
         session.with_buffer(|buffer| {
-            let found = now(read::get_in(session, txn, tree, key, buffer))?;
+            let found = read::get_in_now(session, txn, tree, key, buffer)?;
             Ok(found.then(|| read(buffer)))
         })
     }

@@ -7,16 +7,16 @@ use super::{
 use crate::{
     session::{
         conflict_wait::{Waits, persist},
-        resolve::Resolve,
-        step::run,
+        resolve::{Resolve, now},
+        step::{run, run_again},
     },
     tree::Tree,
     txn::{AutoView, Begun, Isolation, Txn, TxnOptions},
 };
-use wattle_btree::{self as btree, Found, LargeValue, MULTI_GET, Tree as BTree, View};
-use wattle_buffer::Result;
+use wattle_btree::{self as btree, Found, LargeValue, MULTI_GET, Stop, Tree as BTree, View};
+use wattle_buffer::{Error, Result};
 
-#[inline(always)]
+/// Looks `key` up in a tree, and appends what its leaf has of its value to `value`.
 pub(super) async fn look_up<R: Resolve, V: View>(
     session: &R,
     tree: &btree::Tree,
@@ -32,6 +32,73 @@ pub(super) async fn look_up<R: Resolve, V: View>(
     .await
 }
 
+/// The rest of a look-up, after its first attempt.
+enum Left {
+    /// It stopped.
+    Stop(Stop),
+    /// It was refused before it looked.
+    Refused(Error),
+    /// The bytes of this value are to be read.
+    Large(LargeValue),
+}
+
+impl From<Stop> for Left {
+    #[inline(always)]
+    fn from(stop: Stop) -> Left {
+        Left::Stop(stop)
+    }
+}
+
+impl From<Error> for Left {
+    fn from(error: Error) -> Left {
+        Left::Refused(error)
+    }
+}
+
+/// The first attempt, nearly always the only one; gives whether the key exists. It is not `async`:
+/// a future that several functions await is a function of its own, whose call takes 50
+/// instructions.
+#[inline(always)]
+fn once<R: Resolve, V: View>(
+    session: &R,
+    tree: &Tree,
+    key: &[u8],
+    mut view: V,
+    value: &mut Vec<u8>,
+) -> Result<bool, Left> {
+    let found = tree.open.tree.get_step(key, &mut view, value)?;
+    session.cx().worker.counters().hits.add(1);
+    match found {
+        None => Ok(false),
+        Some(Found::Inline) => Ok(true),
+        Some(Found::Large(large)) => Err(Left::Large(large)),
+    }
+}
+
+/// The rest of a look-up whose first attempt stopped.
+async fn again<R: Resolve, V: View>(
+    session: &R,
+    tree: &Tree,
+    key: &[u8],
+    mut view: V,
+    value: &mut Vec<u8>,
+    stop: Stop,
+) -> Result<Option<Found>> {
+    let start = value.len();
+    run_again(session, stop, |_| {
+        value.truncate(start);
+        tree.open.tree.get_step(key, &mut view, value)
+    })
+    .await
+}
+
+/// Ends a look-up of a blocking session that its first attempt has not ended.
+#[cold]
+#[inline(never)]
+fn ended(rest: impl Future<Output = Result<bool>>) -> Result<bool> {
+    now(rest)
+}
+
 /// Appends the value of `key` to `value`, auto-committed; gives whether the key exists.
 #[inline(always)]
 pub(crate) async fn get<R: Resolve>(
@@ -40,17 +107,61 @@ pub(crate) async fn get<R: Resolve>(
     key: &[u8],
     value: &mut Vec<u8>,
 ) -> Result<bool> {
+    match get_once(session, tree, key, value) {
+        Ok(found) => Ok(found),
+        // Boxed: its state would take room in every look-up.
+        Err(left) => Box::pin(get_on(session, tree, key, value, left)).await,
+    }
+}
+
+/// As [`get`], in a blocking session, nearly always without a future.
+pub(crate) fn get_now<R: Resolve>(
+    session: &R,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    match get_once(session, tree, key, value) {
+        Ok(found) => Ok(found),
+        Err(left) => ended(get_on(session, tree, key, value, left)),
+    }
+}
+
+/// The first attempt of [`get`].
+#[inline(always)]
+fn get_once<R: Resolve>(
+    session: &R,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<bool, Left> {
     session.core().check_tree(tree)?;
     check_key(key)?;
-    let mut view = AutoView::new(session.system(), &tree.open, session.own());
-    let start = value.len();
-    match look_up(session, &tree.open.tree, key, &mut view, value).await? {
+    let view = AutoView::new(session.system(), &tree.open, session.own());
+    once(session, tree, key, view, value)
+}
+
+/// The rest of [`get`], after its first attempt.
+#[cold]
+async fn get_on<R: Resolve>(
+    session: &R,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+    left: Left,
+) -> Result<bool> {
+    let found = match left {
+        Left::Refused(error) => return Err(error),
+        Left::Large(large) => Some(Found::Large(large)),
+        Left::Stop(stop) => {
+            let view = AutoView::new(session.system(), &tree.open, session.own());
+            again(session, tree, key, view, value, stop).await?
+        }
+    };
+    match found {
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
-        // Boxed: its state would take room, and registers, in every look-up.
-        Some(Found::Large(large)) => {
-            Box::pin(get_large(session, tree, key, large, value, start)).await
-        }
+        Some(Found::Large(large)) => get_large(session, tree, key, large, value).await,
     }
 }
 
@@ -61,8 +172,8 @@ async fn get_large<R: Resolve>(
     key: &[u8],
     large: LargeValue,
     value: &mut Vec<u8>,
-    start: usize,
 ) -> Result<bool> {
+    let start = value.len();
     if read_some(session, tree, large, 0..large.len, value).await? {
         return Ok(true);
     }
@@ -107,11 +218,68 @@ pub(crate) async fn get_in<R: Resolve>(
     key: &[u8],
     value: &mut Vec<u8>,
 ) -> Result<bool> {
+    match get_in_once(session, txn, tree, key, value) {
+        Ok(found) => Ok(found),
+        Err(left) => Box::pin(get_in_on(session, txn, tree, key, value, left)).await,
+    }
+}
+
+/// As [`get_in`], in a blocking session, nearly always without a future.
+pub(crate) fn get_in_now<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    match get_in_once(session, txn, tree, key, value) {
+        Ok(found) => Ok(found),
+        Err(left) => ended(get_in_on(session, txn, tree, key, value, left)),
+    }
+}
+
+/// The first attempt of [`get_in`].
+#[inline(always)]
+fn get_in_once<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<bool, Left> {
     session.core().check_tree(tree)?;
     txn.check()?;
     check_key(key)?;
     note_point(txn, tree, key);
-    value_in(session, txn, tree, key, value).await
+    once(session, tree, key, txn.view(session.system(), &tree.open), value)
+}
+
+/// The rest of [`get_in`], after its first attempt.
+#[cold]
+async fn get_in_on<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+    left: Left,
+) -> Result<bool> {
+    let found = match left {
+        Left::Refused(error) => return Err(error),
+        Left::Large(large) => Some(Found::Large(large)),
+        Left::Stop(stop) => {
+            let view = txn.view(session.system(), &tree.open);
+            again(session, tree, key, view, value, stop).await?
+        }
+    };
+    match found {
+        None => Ok(false),
+        Some(Found::Inline) => Ok(true),
+        Some(Found::Large(large)) => {
+            read_kept(session, txn, tree, large, 0..large.len, value).await?;
+            Ok(true)
+        }
+    }
 }
 
 /// [`get_in`] in the middle of an operation.
@@ -122,14 +290,9 @@ pub(super) async fn value_in<R: Resolve>(
     key: &[u8],
     value: &mut Vec<u8>,
 ) -> Result<bool> {
-    let mut view = txn.view(session.system(), &tree.open);
-    match look_up(session, &tree.open.tree, key, &mut view, value).await? {
-        None => Ok(false),
-        Some(Found::Inline) => Ok(true),
-        Some(Found::Large(large)) => {
-            Box::pin(read_kept(session, txn, tree, large, 0..large.len, value)).await?;
-            Ok(true)
-        }
+    match once(session, tree, key, txn.view(session.system(), &tree.open), value) {
+        Ok(found) => Ok(found),
+        Err(left) => Box::pin(get_in_on(session, txn, tree, key, value, left)).await,
     }
 }
 
