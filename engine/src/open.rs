@@ -39,7 +39,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 use wattle_btree::{self as btree, Context, Forest, Journal};
-use wattle_buffer::{Background, PageAllocator, Pool, Result, io::LogStorage};
+use wattle_buffer::{Background, PageAllocator, Pool, PoolOptions, Result, io::LogStorage};
 use wattle_wal::{Log, LogEnd, LogOptions, LogStart};
 
 /// Opens the store in `file` with options that were checked. When it fails, others can open the
@@ -60,13 +60,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let forest = Forest::new();
     let barrier = Arc::<Barrier>::default();
     let device = file.probed();
-    let pool = Pool::open(
-        options.pool_options_on(device),
-        file.storage.clone(),
-        PageAllocator::new(Vec::new(), 0),
-        forest.clone(),
-        barrier.clone(),
-    )?;
+    let pool = open_pool(file, options.pool_options_on(device), &forest, &barrier)?;
     // 2. Redo.
     let redone = redo(file, options, &mut stored)?;
     prepare_files(file, options, &stored)?;
@@ -134,6 +128,17 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     }
     start(&core)?;
     Ok(core)
+}
+
+/// The pool of a store, which does not know yet which pages are in use.
+fn open_pool(
+    file: &StoreFile,
+    options: PoolOptions,
+    forest: &Arc<Forest>,
+    barrier: &Arc<Barrier>,
+) -> Result<Arc<Pool>> {
+    let allocator = PageAllocator::new(Vec::new(), 0);
+    Pool::open(options, file.storage.clone(), allocator, forest.clone(), barrier.clone())
 }
 
 /// Starts the background threads of an engine that is recovered.

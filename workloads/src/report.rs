@@ -466,7 +466,8 @@ pub(crate) mod tests {
         ];
         assert_eq!(keys(&json["buffer"]["evictor"]["refused"]), refused);
         assert_eq!(keys(&json["program"]), ["version", "commit", "date"]);
-        assert_eq!(keys(&json["device"]), ["k_r", "k_w", "asymmetry", "probed"]);
+        let device = ["k_r", "k_w", "asymmetry", "probed", "reads_per_second", "writes_per_second"];
+        assert_eq!(keys(&json["device"]), device);
         let log =
             ["bytes", "syncs", "commits", "record_bytes", "sync_us", "checkpoints", "flushes"];
         assert_eq!(keys(&json["log"]), log);
