@@ -4,6 +4,9 @@
 //! read borrows a *reader*: the state of a session, and a transaction that uses that slot, and its
 //! time, instead of a slot of its own. So when the engine cancels the slot, each reader finds that
 //! out after its next read of a version, as the owner of the slot would.
+//!
+//! A snapshot keeps the readers that no thread uses. Each takes the room of a session, and gives it
+//! to a session that finds no other room ([`KeptReaders`]).
 
 use crate::{
     core::Core,
@@ -16,7 +19,7 @@ use crate::{
     txn::{BoxedTxn, Txn},
 };
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use wattle_buffer::Result;
 
 /// See the module documentation.
@@ -24,12 +27,65 @@ pub(crate) struct SharedSnapshot {
     pub core: Grip,
     slot: Arc<SnapshotSlot>,
     pub time: u64,
-    /// Readers that no thread uses.
-    readers: Mutex<Vec<Reader>>,
+    kept: Arc<Kept>,
 }
 
-/// Readers that a snapshot keeps.
+/// Readers that a snapshot keeps, at most.
 const MAX_READERS: usize = 16;
+
+/// The readers of a snapshot that no thread uses.
+#[derive(Default)]
+struct Kept(Mutex<OwnReaders>);
+
+#[derive(Default)]
+struct OwnReaders {
+    readers: Vec<Reader>,
+    /// The snapshot is in [`KeptReaders`], or will be there soon.
+    is_listed: bool,
+}
+
+/// All readers that no thread uses, by their snapshots.
+#[derive(Default)]
+pub(crate) struct KeptReaders {
+    /// Taken before the locks of the snapshots.
+    snapshots: Mutex<Vec<Weak<Kept>>>,
+}
+
+impl KeptReaders {
+    fn list(&self, kept: &Arc<Kept>) {
+        let mut snapshots = self.snapshots.lock();
+        if snapshots.len() == snapshots.capacity() {
+            // Dropped snapshots make room, so the list grows no longer than twice the number of
+            // those with readers.
+            snapshots.retain(|kept| kept.strong_count() > 0);
+        }
+        snapshots.push(Arc::downgrade(kept));
+    }
+
+    /// Takes a reader away from its snapshot; gives the state, as the reader left it.
+    pub fn take(&self) -> Option<Box<SessionState>> {
+        let mut snapshots = self.snapshots.lock();
+        while let Some(last) = snapshots.last() {
+            let Some(kept) = last.upgrade() else {
+                snapshots.pop();
+                continue;
+            };
+            let mut own = kept.0.lock();
+            let taken = own.readers.pop();
+            if own.readers.is_empty() {
+                own.is_listed = false;
+                snapshots.pop();
+            }
+            drop(own);
+            if let Some(Reader { state, txn }) = taken {
+                drop(snapshots);
+                drop(txn);
+                return Some(state);
+            }
+        }
+        None
+    }
+}
 
 /// See the module documentation.
 struct Reader {
@@ -72,21 +128,27 @@ impl Drop for Lease {
             // It belongs to the parent process. Its locks may have been held at the fork.
             return std::mem::forget(reader);
         }
-        let mut readers = shared.readers.lock();
-        if readers.len() < MAX_READERS {
-            return readers.push(reader);
+        let mut own = shared.kept.0.lock();
+        if own.readers.len() < MAX_READERS {
+            own.readers.push(reader);
+            let is_new = !std::mem::replace(&mut own.is_listed, true);
+            drop(own);
+            if is_new {
+                shared.core.readers.list(&shared.kept);
+            }
+            return;
         }
-        drop(readers);
+        drop(own);
         shared.core.keep_idle(reader.state);
     }
 }
 
 impl Drop for SharedSnapshot {
     fn drop(&mut self) {
-        let readers = std::mem::take(self.readers.get_mut());
         if self.core.pool.process().is_other() {
-            return std::mem::forget(readers);
+            return std::mem::forget(Arc::clone(&self.kept));
         }
+        let readers = std::mem::take(&mut self.kept.0.lock().readers);
         for reader in readers {
             drop(reader.txn);
             self.core.keep_idle(reader.state);
@@ -96,17 +158,6 @@ impl Drop for SharedSnapshot {
     }
 }
 
-/// The state of an ended session, or a new one.
-fn idle_state(core: &Core) -> Result<Box<SessionState>> {
-    core.check_caller(&[])?;
-    let idle = core.idle.lock().pop();
-    if let Some(state) = idle {
-        return Ok(state);
-    }
-    core.pool.check_workers()?;
-    Ok(Box::new(SessionState::new(&core.txns)))
-}
-
 impl SharedSnapshot {
     /// A snapshot of this moment that includes the commits up to `own`.
     pub fn open(core: &Grip, own: u64) -> Result<Arc<SharedSnapshot>> {
@@ -114,17 +165,18 @@ impl SharedSnapshot {
         let core = core.share(User::Snapshot);
         let (slot, system) = (core.txns.snapshots.acquire(), &core.txns);
         let time = slot.open_at(|| system.visible().min(system.clock.now()).max(own));
-        Ok(Arc::new(SharedSnapshot { core, slot, time, readers: Mutex::default() }))
+        Ok(Arc::new(SharedSnapshot { core, slot, time, kept: Arc::default() }))
     }
 
     /// A reader for the calling thread.
     pub fn lease(self: &Arc<Self>) -> Result<Lease> {
         self.core.pool.process().check()?;
-        let kept = self.readers.lock().pop();
+        let kept = self.kept.0.lock().readers.pop();
         let reader = match kept {
             Some(reader) => reader,
             None => {
-                let state = idle_state(&self.core)?;
+                self.core.check_caller(&[])?;
+                let state = self.core.session_state()?;
                 Reader { state, txn: Txn::at(&self.core.txns, self.slot.clone(), self.time) }
             }
         };

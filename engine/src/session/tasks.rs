@@ -5,10 +5,11 @@ use super::{
     resolve::{Environment, OwnsState, Resolve},
     state::SessionState,
 };
-use crate::{core::Core, handle::Grip, txn::Ticket, waits::Waited};
+use crate::{core::Core, handle::Grip, task_threads::ThreadSession, txn::Ticket, waits::Waited};
 use std::{
     cell::Cell,
     rc::{Rc, Weak},
+    sync::Arc,
     time::Duration,
 };
 use wattle_btree::Journal;
@@ -31,33 +32,35 @@ pub struct AsyncSession {
     shared: Rc<Shared>,
 }
 
-/// The session of the tasks of a thread, if one of them runs.
+/// A session of the tasks of a thread, while it is alive.
 #[derive(Default)]
 pub(crate) struct WeakSession(Weak<Shared>);
 
 impl WeakSession {
-    /// The session of the tasks that run, or a new one.
-    pub fn get_or_begin(&mut self, core: Grip) -> AsyncSession {
-        if let Some(shared) = self.0.upgrade() {
-            return AsyncSession { shared };
-        }
-        let session = AsyncSession::new(core);
-        self.0 = Rc::downgrade(&session.shared);
-        session
+    pub fn of(session: &AsyncSession) -> WeakSession {
+        WeakSession(Rc::downgrade(&session.shared))
+    }
+
+    pub fn upgrade(&self) -> Option<AsyncSession> {
+        self.0.upgrade().map(|shared| AsyncSession { shared })
     }
 }
 
 struct Shared {
     state: Option<Box<SessionState>>,
     core: Grip,
+    /// Of a session of a task thread.
+    thread: Option<Arc<ThreadSession>>,
     /// Operations since a task last waited.
     turn: Cell<u32>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            self.core.keep_idle(state);
+        let Some(state) = self.state.take() else { return };
+        match &self.thread {
+            Some(thread) => thread.end(&self.core, state),
+            None => self.core.keep_idle(state),
         }
     }
 }
@@ -120,12 +123,20 @@ impl Resolve for AsyncSession {
 }
 
 impl AsyncSession {
-    pub(crate) fn new(core: Grip) -> AsyncSession {
-        let idle = core.idle.lock().pop();
-        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
+    pub(crate) fn new(core: Grip, state: Box<SessionState>) -> AsyncSession {
+        AsyncSession::of_thread(core, state, None)
+    }
+
+    /// A session, perhaps that of a task thread.
+    pub(crate) fn of_thread(
+        core: Grip,
+        state: Box<SessionState>,
+        thread: Option<Arc<ThreadSession>>,
+    ) -> AsyncSession {
         // A task waits for another task of its session, so no transaction is the session's own.
         state.number.set(0);
-        AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }
+        let turn = Cell::new(0);
+        AsyncSession { shared: Rc::new(Shared { state: Some(state), core, thread, turn }) }
     }
 
     /// Lets the other tasks of the thread run, when the last 32 operations of the session did not
