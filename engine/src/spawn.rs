@@ -6,15 +6,18 @@ use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 use tokio::sync::{mpsc, oneshot};
-use wattle_buffer::{Error, Result};
+use wattle_buffer::{Error, Inside, Result};
 
 /// A task of [`Engine::spawn`]: a future of its result. It is `Send`. The task goes on if this is
 /// dropped.
 ///
-/// It panics when it is polled after the task has panicked, as the task did.
+/// It panics when it is polled after the task has panicked, as the task did. It fails with
+/// [`Error::Reentrant`] when it is polled before the task has ended, in a closure of
+/// [`Ticket::on_durable`](crate::Ticket::on_durable): the task may wait for the thread that runs the
+/// closure.
 #[must_use = "only the future says how the task has ended"]
 pub struct Spawned<T> {
     outcome: oneshot::Receiver<std::thread::Result<T>>,
@@ -24,10 +27,16 @@ impl<T> Future for Spawned<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        Poll::Ready(match ready!(Pin::new(&mut self.outcome).poll(context)) {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(panic)) => resume_unwind(panic),
-            Err(_) => Err(Error::Limit("the thread of a task ended before the task".to_string())),
+        Poll::Ready(match Pin::new(&mut self.outcome).poll(context) {
+            Poll::Ready(Ok(Ok(value))) => Ok(value),
+            Poll::Ready(Ok(Err(panic))) => resume_unwind(panic),
+            Poll::Ready(Err(_)) => {
+                Err(Error::Limit("the thread of a task ended before the task".to_string()))
+            }
+            Poll::Pending => {
+                Inside::Durable.refuse()?;
+                return Poll::Pending;
+            }
         })
     }
 }
