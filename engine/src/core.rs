@@ -2,15 +2,15 @@
 //! background threads and its files.
 //!
 //! Order of locks: `closed` before `idle`; `compacting` before `unlogged_pages`; the locks of
-//! `tasks` before those of `readers` and `idle`. The thread that flushes the log may take `idle` and
-//! those of `readers`, and never `closed`: [`crate::close`] waits for its end.
+//! `tasks` before those of `readers` and `idle`. The thread that flushes the log may take `idle`
+//! and those of `readers`, and never `closed`: [`crate::close`] waits for its end.
 
 use crate::{
     barrier::Barrier,
     catalog::Catalog,
     checkpoint::Checkpoints,
     janitor::Janitor,
-    lease::KeptReaders,
+    kept_readers::KeptReaders,
     session::{idle::IdleStates, state::SessionState},
     store::StoreFile,
     store_info::StoreInfo,

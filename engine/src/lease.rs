@@ -6,20 +6,20 @@
 //! out after its next read of a version, as the owner of the slot would.
 //!
 //! A snapshot keeps the readers that no thread uses. Each takes the room of a session, and gives it
-//! to a session that finds no other room ([`KeptReaders`]).
+//! to a session that finds no other room ([`crate::kept_readers`]).
 
 use crate::{
     core::Core,
     handle::{Grip, User},
+    kept_readers::{Kept, Reader},
     mvcc::SnapshotSlot,
     session::{
         resolve::{OwnsState, Resolve},
         state::SessionState,
     },
-    txn::{BoxedTxn, Txn},
+    txn::Txn,
 };
-use parking_lot::Mutex;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use wattle_buffer::Result;
 
 /// See the module documentation.
@@ -32,66 +32,6 @@ pub(crate) struct SharedSnapshot {
 
 /// Readers that a snapshot keeps, at most.
 const MAX_READERS: usize = 16;
-
-/// The readers of a snapshot that no thread uses.
-#[derive(Default)]
-struct Kept(Mutex<OwnReaders>);
-
-#[derive(Default)]
-struct OwnReaders {
-    readers: Vec<Reader>,
-    /// The snapshot is in [`KeptReaders`], or will be there soon.
-    is_listed: bool,
-}
-
-/// All readers that no thread uses, by their snapshots.
-#[derive(Default)]
-pub(crate) struct KeptReaders {
-    /// Taken before the locks of the snapshots.
-    snapshots: Mutex<Vec<Weak<Kept>>>,
-}
-
-impl KeptReaders {
-    fn list(&self, kept: &Arc<Kept>) {
-        let mut snapshots = self.snapshots.lock();
-        if snapshots.len() == snapshots.capacity() {
-            // Dropped snapshots make room, so the list grows no longer than twice the number of
-            // those with readers.
-            snapshots.retain(|kept| kept.strong_count() > 0);
-        }
-        snapshots.push(Arc::downgrade(kept));
-    }
-
-    /// Takes a reader away from its snapshot; gives the state, as the reader left it.
-    pub fn take(&self) -> Option<Box<SessionState>> {
-        let mut snapshots = self.snapshots.lock();
-        while let Some(last) = snapshots.last() {
-            let Some(kept) = last.upgrade() else {
-                snapshots.pop();
-                continue;
-            };
-            let mut own = kept.0.lock();
-            let taken = own.readers.pop();
-            if own.readers.is_empty() {
-                own.is_listed = false;
-                snapshots.pop();
-            }
-            drop(own);
-            if let Some(Reader { state, txn }) = taken {
-                drop(snapshots);
-                drop(txn);
-                return Some(state);
-            }
-        }
-        None
-    }
-}
-
-/// See the module documentation.
-struct Reader {
-    state: Box<SessionState>,
-    txn: BoxedTxn,
-}
 
 /// A reader at work, as an environment of operations. It goes back to its snapshot.
 pub(crate) struct Lease {

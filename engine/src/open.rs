@@ -18,7 +18,7 @@ use crate::{
     garbage::GarbageQueue,
     janitor::{self, Janitor},
     keeper::{self, Keeper},
-    lease::KeptReaders,
+    kept_readers::KeptReaders,
     liveness::Liveness,
     mvcc::{Clock, Snapshots, Versions},
     opening::Opening,

@@ -361,8 +361,8 @@ impl Options {
     /// is smaller now. Their list is the file [`WARM_FILE`](crate::WARM_FILE) beside the store, 1
     /// to 3 bytes a page as a rule; it may be removed at any time. [`crate::Stats::is_warming`]
     /// says when all is read. In the first hour the list is left as it is by a pool with fewer than
-    /// three quarters as many frames as it has pages, and after reads that failed. Without, the list
-    /// is neither read nor written. Default true.
+    /// three quarters as many frames as it has pages, and after reads that failed. Without, the
+    /// list is neither read nor written. Default true.
     ///
     /// ```
     /// assert!(wattle::Options::default().warm_start(false).check().is_ok());

@@ -1,7 +1,7 @@
 //! Tasks on threads of the engine: [`Engine::spawn`]. The tasks of a thread that are under way at
 //! the same time share a session.
 
-use crate::{engine::Engine, session::tasks::AsyncSession, task_threads::Place};
+use crate::{engine::Engine, session::tasks::AsyncSession, task_place::Place};
 use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -16,8 +16,8 @@ use wattle_buffer::{Error, Inside, Result};
 ///
 /// It panics when it is polled after the task has panicked, as the task did. It fails with
 /// [`Error::Reentrant`] when it is polled before the task has ended, in a closure of
-/// [`Ticket::on_durable`](crate::Ticket::on_durable): the task may wait for the thread that runs the
-/// closure.
+/// [`Ticket::on_durable`](crate::Ticket::on_durable): the task may wait for the thread that runs
+/// the closure.
 #[must_use = "only the future says how the task has ended"]
 pub struct Spawned<T> {
     outcome: oneshot::Receiver<std::thread::Result<T>>,
@@ -60,10 +60,10 @@ impl Engine {
     /// handlers of a service in any runtime, whose own tasks cannot hold an [`AsyncSession`]. The
     /// closure is sent to the thread, and called there with a session; the task need not be `Send`.
     /// While it waits for a page or for a commit, the thread runs other tasks. Threads start when
-    /// they are needed, up to one for each processor, and end with the engine. The tasks of a thread
-    /// share a session; when there is no room for another one
-    /// ([`Options::max_sessions`](crate::Options::max_sessions)), the task goes to a thread that has
-    /// one.
+    /// they are needed, up to one for each processor, and end with the engine. The tasks of a
+    /// thread share a session; when there is no room for another one
+    /// ([`Options::max_sessions`](crate::Options::max_sessions)), the task goes to a thread that
+    /// has one.
     ///
     /// The task runs to its end also if the future is dropped. It counts as an asynchronous session
     /// for [`Engine::close`]. It should not block its thread.

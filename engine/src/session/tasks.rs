@@ -58,10 +58,13 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let Some(state) = self.state.take() else { return };
-        match &self.thread {
-            Some(thread) => thread.end(&self.core, state),
-            None => self.core.keep_idle(state),
+        let Some(thread) = &self.thread else { return self.core.keep_idle(state) };
+        if self.core.pool.process().is_other() {
+            // It belongs to the parent process. The lock may have been held at the fork.
+            return std::mem::forget(state);
         }
+        self.core.clean(&state);
+        thread.end(state, |state| self.core.keep_idle(state));
     }
 }
 
