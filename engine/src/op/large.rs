@@ -20,7 +20,7 @@ use crate::{
     txn::{SystemAuthor, Txn, check_record},
 };
 use std::sync::Arc;
-use wattle_btree::{self as btree, LargeValue, Mode, Value, Written};
+use wattle_btree::{self as btree, LargeValue, Mode, Stop, Value, Written};
 use wattle_buffer::{Error, Result};
 
 /// Writes a record whose value does not fit a leaf. `alone`: the transaction has no other change,
@@ -160,11 +160,18 @@ async fn write_chunks<R: Resolve>(
     let mut author = SystemAuthor::new(&core.txns, store.tree.id(), Some(txn));
     let mut done = 0;
     while done < large.chunks() {
+        let before = done;
         run(session, |restarts| {
-            let (cx, author, done) = (session.cx(), &mut author, &mut done);
-            store.tree.write_chunks_step(cx, large, value, author, restarts, done)
+            let (cx, author) = (session.cx(), &mut author);
+            match store.tree.write_chunks_step(cx, large, value, author, restarts, &mut done) {
+                // A leaf was split: the next leaf is a step of its own, before which other tasks
+                // may run.
+                Err(Stop::Restart) if done > before => Ok(()),
+                outcome => outcome,
+            }
         })
         .await?;
+        session.next_turn((done - before) as usize).await;
     }
     Ok(())
 }

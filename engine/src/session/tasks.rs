@@ -8,6 +8,8 @@ use super::{
 use crate::{core::Core, handle::Grip, task_threads::ThreadSession, txn::Ticket, waits::Waited};
 use std::{
     cell::Cell,
+    future::{Future, poll_fn},
+    pin::pin,
     rc::{Rc, Weak},
     sync::Arc,
     time::Duration,
@@ -17,8 +19,9 @@ use wattle_buffer::{Fault, Result, io::breathe};
 
 /// A task lets the others run after so many operations that found everything resident.
 pub(crate) const TURN: u32 = 32;
-/// The same in the middle of a transaction that may change something. If it let the others run
-/// earlier, they would conflict with its changes. It lets them run when it has ended.
+/// The same in the middle of a transaction that may change something, and of an operation on many
+/// records, each of which counts as one. If it let the others run earlier, they would conflict with
+/// its changes. It lets them run when it has ended.
 pub(crate) const LONG_TURN: u32 = 512;
 /// A task that waits for another transaction lets the other tasks run so often before it sleeps.
 const BREATHS: u32 = 8;
@@ -81,30 +84,24 @@ impl OwnsState for AsyncSession {
 
 impl Resolve for AsyncSession {
     async fn resolve(&self, fault: Fault) -> Result<()> {
-        self.shared.turn.set(0);
-        self.cx().worker.resolve_async(fault).await
+        self.waits(self.cx().worker.resolve_async(fault)).await
     }
     async fn resolve_all(&self, faults: Vec<Fault>) -> Result<()> {
-        self.shared.turn.set(0);
-        self.cx().worker.resolve_all_async(faults).await
+        self.waits(self.cx().worker.resolve_all_async(faults)).await
     }
     fn read_ahead(&self, faults: Vec<Fault>) {
         self.cx().worker.read_ahead_in_runtime(faults);
     }
     async fn wait_log(&self, since: &mut Option<u64>) -> Result<()> {
-        self.shared.turn.set(0);
         match &self.cx().journal {
-            Journal::On(log, _) => log.next_flush(since).await,
+            Journal::On(log, _) => self.waits(log.next_flush(since)).await,
             Journal::Off => Ok(()),
         }
     }
     async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
-        if !ticket.is_durable() {
-            self.shared.turn.set(0);
-        }
         let waits = &self.system().waits;
         let begun = waits.begin();
-        let outcome = ticket.await;
+        let outcome = self.waits(ticket).await;
         waits.end(Waited::Commit, begun);
         outcome
     }
@@ -120,8 +117,8 @@ impl Resolve for AsyncSession {
             false => self.system().keeper.sleep(time).await,
         }
     }
-    async fn next_turn(&self) {
-        self.end_turn_after(LONG_TURN).await;
+    async fn next_turn(&self, done: usize) {
+        self.end_turn(done, LONG_TURN).await;
     }
 }
 
@@ -151,7 +148,27 @@ impl AsyncSession {
     }
 
     pub(crate) async fn end_turn_after(&self, operations: u32) {
-        let turn = self.shared.turn.get() + 1;
+        self.end_turn(1, operations).await;
+    }
+
+    /// Awaits something that may be there already, as a frame often is. If it is not, the others
+    /// run meanwhile, and a turn begins.
+    async fn waits<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let polled = future.as_mut().poll(context);
+            if polled.is_pending() {
+                self.shared.turn.set(0);
+            }
+            polled
+        })
+        .await
+    }
+
+    /// After `done` operations: lets the other tasks run when the turn has had so many.
+    async fn end_turn(&self, done: usize, operations: u32) {
+        let done = u32::try_from(done).unwrap_or(u32::MAX);
+        let turn = self.shared.turn.get().saturating_add(done);
         let is_over = turn >= operations;
         self.shared.turn.set(if is_over { 0 } else { turn });
         if is_over {
