@@ -78,26 +78,27 @@ pub struct Worker {
 }
 
 impl Pool {
-    /// A worker for one session.
+    /// A worker for the engine's own work. It counts for [`Pool::session_worker`].
     pub fn worker(self: &Arc<Self>) -> Worker {
+        self.workers.begin();
         Worker::new(self.clone(), self.workers.next_seed(), true)
     }
 
-    /// A worker that does not count for [`Pool::check_workers`]: for work that ends when frames are
-    /// lacking, and of which there is one at a time.
+    /// A worker that does not count for [`Pool::session_worker`]: for work that ends when frames
+    /// are lacking, and of which there is one at a time.
     pub fn extra_worker(self: &Arc<Self>) -> Worker {
         Worker::new(self.clone(), self.workers.next_seed(), false)
     }
 
-    /// Fails if one more worker could leave the pool without frames; see
-    /// [`PoolOptions::max_workers`](crate::PoolOptions::max_workers).
+    /// A worker for one session.
     ///
     /// # Errors
-    /// [`Error::Limit`].
-    pub fn check_workers(&self) -> Result<()> {
+    /// [`Error::Limit`] if one more worker could leave the pool without frames; see
+    /// [`PoolOptions::max_workers`](crate::PoolOptions::max_workers).
+    pub fn session_worker(self: &Arc<Self>) -> Result<Worker> {
         let limit = self.options.max_workers();
-        if self.workers.live() < limit {
-            return Ok(());
+        if self.workers.begin_below(limit) {
+            return Ok(Worker::new(self.clone(), self.workers.next_seed(), true));
         }
         Err(Error::Limit(format!(
             "a pool of {} frames serves at most {limit} sessions at a time",
@@ -107,12 +108,10 @@ impl Pool {
 }
 
 impl Worker {
+    /// `counts`: it was counted.
     fn new(pool: Arc<Pool>, seed: u64, counts: bool) -> Worker {
         let parker = Arc::new(Parker::default());
         let counters = pool.register_counters();
-        if counts {
-            pool.workers.begin();
-        }
         let pages = Arc::new(Mutex::new(Vec::with_capacity(MAX_RESERVE)));
         pool.reserves.register(&pages);
         Worker {

@@ -16,12 +16,14 @@ impl WorkerCount {
         self.made.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(crate) fn live(&self) -> usize {
-        self.live.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn begin(&self) {
         self.live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one more, unless there are `limit`; gives whether it did.
+    pub(crate) fn begin_below(&self, limit: usize) -> bool {
+        let more = |live: usize| (live < limit).then_some(live + 1);
+        self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     pub(crate) fn end(&self) {

@@ -1,14 +1,16 @@
 //! [`Core`], shared by all handles of one open store: its pool, its transactions, its catalog, its
 //! background threads and its files.
 //!
-//! Order of locks: `closed` before `idle`; `compacting` before `unlogged_pages`. The thread that
-//! flushes the log may take `idle`, and never `closed`: [`crate::close`] waits for its end.
+//! Order of locks: `closed` before `idle`; `compacting` before `unlogged_pages`; the locks of
+//! `tasks` before those of `readers` and `idle`. The thread that flushes the log may take `idle`
+//! and those of `readers`, and never `closed`: [`crate::close`] waits for its end.
 
 use crate::{
     barrier::Barrier,
     catalog::Catalog,
     checkpoint::Checkpoints,
     janitor::Janitor,
+    kept_readers::KeptReaders,
     session::{idle::IdleStates, state::SessionState},
     store::StoreFile,
     store_info::StoreInfo,
@@ -57,6 +59,8 @@ pub(crate) struct Core {
     pub sessions: AtomicU64,
     /// States of ended sessions, which new sessions use again.
     pub idle: Mutex<IdleStates>,
+    /// Readers that snapshots keep, which new sessions use when there is no other room.
+    pub readers: KeptReaders,
     pub file: Arc<StoreFile>,
     /// The highest rates of the device, if it was probed.
     pub device_rates: Option<DeviceRates>,
@@ -109,6 +113,32 @@ impl Core {
         refused.iter().try_for_each(|inside| inside.refuse())
     }
 
+    /// The state for a session that begins: that of an ended session, or a new one, or that of a
+    /// reader that a snapshot keeps and does not use.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the pool is too small for another session.
+    pub fn session_state(&self) -> Result<Box<SessionState>> {
+        let idle = self.idle.lock().pop();
+        if let Some(state) = idle {
+            return Ok(state);
+        }
+        let refused = match SessionState::new(&self.txns) {
+            Ok(state) => return Ok(Box::new(state)),
+            Err(error) => error,
+        };
+        let state = self.readers.take().ok_or(refused)?;
+        self.clean(&state);
+        Ok(state)
+    }
+
+    /// Makes the state of a session that ended one for any other session.
+    pub fn clean(&self, state: &SessionState) {
+        state.cx.worker.release();
+        state.forget_own(&self.txns);
+        state.trim(&self.txns);
+    }
+
     /// Keeps the state of a session that ended for the next one. This may be the thread that
     /// flushes the log, see [`crate::Ticket::on_durable`].
     pub fn keep_idle(&self, state: Box<SessionState>) {
@@ -116,9 +146,7 @@ impl Core {
             // It belongs to the parent process. Its locks may have been held at the fork.
             return std::mem::forget(state);
         }
-        state.cx.worker.release();
-        state.forget_own(&self.txns);
-        state.trim(&self.txns);
+        self.clean(&state);
         let left = self.idle.lock().keep(state);
         if let Some(state) = left {
             state.retire(&self.txns);

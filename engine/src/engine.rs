@@ -300,10 +300,8 @@ impl Engine {
     /// [`Error::Limit`] when the pool is too small for another session.
     pub fn async_session(&self) -> Result<AsyncSession> {
         self.core.check_caller(&[])?;
-        if self.core.idle.lock().is_empty() {
-            self.core.pool.check_workers()?;
-        }
-        Ok(AsyncSession::new(self.core.share(User::AsyncSession)))
+        let state = self.core.session_state()?;
+        Ok(AsyncSession::new(self.core.share(User::AsyncSession), state))
     }
 
     /// Makes all commits so far durable, also those with [`crate::Durability::None`].

@@ -4,18 +4,21 @@
 //! read borrows a *reader*: the state of a session, and a transaction that uses that slot, and its
 //! time, instead of a slot of its own. So when the engine cancels the slot, each reader finds that
 //! out after its next read of a version, as the owner of the slot would.
+//!
+//! A snapshot keeps the readers that no thread uses. Each takes the room of a session, and gives it
+//! to a session that finds no other room ([`crate::kept_readers`]).
 
 use crate::{
     core::Core,
     handle::{Grip, User},
+    kept_readers::{Kept, Reader},
     mvcc::SnapshotSlot,
     session::{
         resolve::{OwnsState, Resolve},
         state::SessionState,
     },
-    txn::{BoxedTxn, Txn},
+    txn::Txn,
 };
-use parking_lot::Mutex;
 use std::sync::Arc;
 use wattle_buffer::Result;
 
@@ -24,18 +27,11 @@ pub(crate) struct SharedSnapshot {
     pub core: Grip,
     slot: Arc<SnapshotSlot>,
     pub time: u64,
-    /// Readers that no thread uses.
-    readers: Mutex<Vec<Reader>>,
+    kept: Arc<Kept>,
 }
 
-/// Readers that a snapshot keeps.
+/// Readers that a snapshot keeps, at most.
 const MAX_READERS: usize = 16;
-
-/// See the module documentation.
-struct Reader {
-    state: Box<SessionState>,
-    txn: BoxedTxn,
-}
 
 /// A reader at work, as an environment of operations. It goes back to its snapshot.
 pub(crate) struct Lease {
@@ -72,21 +68,27 @@ impl Drop for Lease {
             // It belongs to the parent process. Its locks may have been held at the fork.
             return std::mem::forget(reader);
         }
-        let mut readers = shared.readers.lock();
-        if readers.len() < MAX_READERS {
-            return readers.push(reader);
+        let mut own = shared.kept.0.lock();
+        if own.readers.len() < MAX_READERS {
+            own.readers.push(reader);
+            let is_new = !std::mem::replace(&mut own.is_listed, true);
+            drop(own);
+            if is_new {
+                shared.core.readers.list(&shared.kept);
+            }
+            return;
         }
-        drop(readers);
+        drop(own);
         shared.core.keep_idle(reader.state);
     }
 }
 
 impl Drop for SharedSnapshot {
     fn drop(&mut self) {
-        let readers = std::mem::take(self.readers.get_mut());
         if self.core.pool.process().is_other() {
-            return std::mem::forget(readers);
+            return std::mem::forget(Arc::clone(&self.kept));
         }
+        let readers = std::mem::take(&mut self.kept.0.lock().readers);
         for reader in readers {
             drop(reader.txn);
             self.core.keep_idle(reader.state);
@@ -96,17 +98,6 @@ impl Drop for SharedSnapshot {
     }
 }
 
-/// The state of an ended session, or a new one.
-fn idle_state(core: &Core) -> Result<Box<SessionState>> {
-    core.check_caller(&[])?;
-    let idle = core.idle.lock().pop();
-    if let Some(state) = idle {
-        return Ok(state);
-    }
-    core.pool.check_workers()?;
-    Ok(Box::new(SessionState::new(&core.txns)))
-}
-
 impl SharedSnapshot {
     /// A snapshot of this moment that includes the commits up to `own`.
     pub fn open(core: &Grip, own: u64) -> Result<Arc<SharedSnapshot>> {
@@ -114,17 +105,18 @@ impl SharedSnapshot {
         let core = core.share(User::Snapshot);
         let (slot, system) = (core.txns.snapshots.acquire(), &core.txns);
         let time = slot.open_at(|| system.visible().min(system.clock.now()).max(own));
-        Ok(Arc::new(SharedSnapshot { core, slot, time, readers: Mutex::default() }))
+        Ok(Arc::new(SharedSnapshot { core, slot, time, kept: Arc::default() }))
     }
 
     /// A reader for the calling thread.
     pub fn lease(self: &Arc<Self>) -> Result<Lease> {
         self.core.pool.process().check()?;
-        let kept = self.readers.lock().pop();
+        let kept = self.kept.0.lock().readers.pop();
         let reader = match kept {
             Some(reader) => reader,
             None => {
-                let state = idle_state(&self.core)?;
+                self.core.check_caller(&[])?;
+                let state = self.core.session_state()?;
                 Reader { state, txn: Txn::at(&self.core.txns, self.slot.clone(), self.time) }
             }
         };

@@ -361,9 +361,9 @@ impl Options {
     /// opened: into free frames only, in the order of the file, the most valuable ones if the pool
     /// is smaller now. Their list is the file [`WARM_FILE`](crate::WARM_FILE) beside the store, 1
     /// to 3 bytes a page as a rule; it may be removed at any time. [`crate::Stats::is_warming`]
-    /// says when all is read. A pool with fewer than three quarters as many frames as the list has
-    /// pages leaves the list as it is in the first hour. Without, the list is neither read nor
-    /// written. Default true.
+    /// says when all is read. In the first hour the list is left as it is by a pool with fewer than
+    /// three quarters as many frames as it has pages, and after reads that failed. Without, the
+    /// list is neither read nor written. Default true.
     ///
     /// ```
     /// assert!(wattle::Options::default().warm_start(false).check().is_ok());

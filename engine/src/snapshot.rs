@@ -43,7 +43,8 @@ use wattle_buffer::Result;
 /// ([`crate::Options::reads`]). While it lives, the engine keeps the versions that it needs, up to
 /// [`crate::Options::version_bytes`]; above that it cancels the oldest snapshot, whose reads then
 /// fail with [`Error::SnapshotTooOld`]. The engine cannot be closed while it lives. Its reads block
-/// the calling thread, and each thread that reads at the same time takes the room of a session.
+/// the calling thread, and each thread that reads at the same time takes the room of a session. The
+/// snapshot keeps that room for its next reads, until a session finds no other.
 #[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<SharedSnapshot>,

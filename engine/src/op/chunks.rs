@@ -7,7 +7,7 @@ use crate::{
     txn::Txn,
 };
 use std::ops::Range;
-use wattle_btree::{ChunkReader, LargeValue};
+use wattle_btree::{CHUNK, ChunkReader, LargeValue};
 use wattle_buffer::{Error, Result};
 
 fn large_store(tree: &OpenTree) -> Result<&LargeStore> {
@@ -33,7 +33,7 @@ pub(super) async fn read_some<R: Resolve>(
     usize::try_from(len).ok().and_then(|len| value.try_reserve_exact(len).ok()).ok_or_else(
         || Error::Limit(format!("there is no memory for {len} bytes of a large value")),
     )?;
-    let mut reader = ChunkReader::new(large, bytes);
+    let (mut reader, mut read) = (ChunkReader::new(large, bytes), value.len());
     loop {
         let step = |_| {
             chunks.chunks_step(&mut reader, value).inspect_err(|stop| {
@@ -49,7 +49,8 @@ pub(super) async fn read_some<R: Resolve>(
         if reader.is_done() {
             return Ok(true);
         }
-        session.next_turn().await;
+        session.next_turn((value.len() - read) / CHUNK).await;
+        read = value.len();
     }
 }
 

@@ -101,7 +101,7 @@ async fn delete_range_by<R: Resolve>(
             }
             keys.iter().for_each(|key| txn.add_ghost(&tree.open, key));
             removed += run.len() as u64;
-            session.next_turn().await;
+            session.next_turn(run.len()).await;
         }
         Ok(removed)
     })

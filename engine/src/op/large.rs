@@ -3,6 +3,7 @@
 //! value in the catalog, and the janitor removes them when no snapshot can see them.
 
 use super::{
+    check::noted,
     read::look_up,
     record::{change_in, write_step},
     whole::whole,
@@ -10,12 +11,16 @@ use super::{
 use crate::{
     catalog::{LargeStore, OpenTree},
     garbage::Garbage,
-    session::{conflict_wait::Waits, resolve::Resolve, step::run},
+    session::{
+        conflict_wait::Waits,
+        resolve::Resolve,
+        step::{run, run_again},
+    },
     tree::Tree,
-    txn::{SystemAuthor, Txn},
+    txn::{SystemAuthor, Txn, check_record},
 };
 use std::sync::Arc;
-use wattle_btree::{self as btree, LargeValue, Mode, Value, Written};
+use wattle_btree::{self as btree, LargeValue, Mode, Stop, Value, Written};
 use wattle_buffer::{Error, Result};
 
 /// Writes a record whose value does not fit a leaf. `alone`: the transaction has no other change,
@@ -35,6 +40,48 @@ pub(super) async fn write_large_in<R: Resolve>(
     whole(session, txn, mark, write).await
 }
 
+/// Whether a transaction without other changes tries a change again after this outcome: it has
+/// waited for a conflicting transaction, and has a later snapshot.
+async fn may_try_again<R: Resolve, T>(
+    session: &R,
+    txn: &mut Txn,
+    outcome: &Result<T>,
+    alone: Option<&Waits<'_>>,
+) -> bool {
+    let again = matches!(outcome, Err(Error::Conflict(_) | Error::SnapshotTooOld(_)))
+        && match alone {
+            Some(waits) => waits.wait(session).await,
+            None => false,
+        };
+    if again {
+        txn.must_abort = None;
+        txn.renew_snapshot(session.system());
+    }
+    again
+}
+
+/// Fails if the write of the record would be a conflict now: before its chunks are written for
+/// nothing.
+async fn check_record_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
+    key: &[u8],
+    alone: Option<&Waits<'_>>,
+) -> Result<()> {
+    loop {
+        let check = |_| check_record(session.system(), txn, tree, key);
+        let outcome = match check(0) {
+            Ok(()) => return Ok(()),
+            Err(stop) => run_again(session, stop, check).await,
+        };
+        let outcome = noted(txn, outcome);
+        if !may_try_again(session, txn, &outcome, alone).await {
+            return outcome;
+        }
+    }
+}
+
 /// Writes the record of a large value. A transaction without other changes waits here for a
 /// conflicting transaction, and takes a later snapshot. If it repeated the whole operation, with
 /// all chunks, other writers would always be faster.
@@ -50,16 +97,9 @@ async fn large_record_in<R: Resolve>(
     loop {
         let step = write_step(session, tree, key, value, mode);
         let outcome = change_in(session, txn, tree, key, step).await;
-        let again = matches!(outcome, Err(Error::Conflict(_) | Error::SnapshotTooOld(_)))
-            && match alone {
-                Some(waits) => waits.wait(session).await,
-                None => false,
-            };
-        if !again {
+        if !may_try_again(session, txn, &outcome, alone).await {
             return outcome;
         }
-        txn.must_abort = None;
-        txn.renew_snapshot(session.system());
     }
 }
 
@@ -91,6 +131,7 @@ async fn write_large_steps<R: Resolve>(
             mode = Mode::Put;
         }
     }
+    check_record_in(session, txn, &tree.open, key, alone.filter(|_| known.is_none())).await?;
     session.core().make_room_for_large(session, &tree.open, alone.is_some()).await;
     let store = session.core().catalog.large(session.system(), session.cx(), &tree.open)?;
     let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
@@ -119,11 +160,18 @@ async fn write_chunks<R: Resolve>(
     let mut author = SystemAuthor::new(&core.txns, store.tree.id(), Some(txn));
     let mut done = 0;
     while done < large.chunks() {
+        let before = done;
         run(session, |restarts| {
-            let (cx, author, done) = (session.cx(), &mut author, &mut done);
-            store.tree.write_chunks_step(cx, large, value, author, restarts, done)
+            let (cx, author) = (session.cx(), &mut author);
+            match store.tree.write_chunks_step(cx, large, value, author, restarts, &mut done) {
+                // A leaf was split: the next leaf is a step of its own, before which other tasks
+                // may run.
+                Err(Stop::Restart) if done > before => Ok(()),
+                outcome => outcome,
+            }
         })
         .await?;
+        session.next_turn((done - before) as usize).await;
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ pub(crate) async fn remove_many<R: Resolve, K: AsRef<[u8]>>(
             for key in batch {
                 removed += usize::from(remove_checked_in(session, txn, tree, key.as_ref()).await?);
             }
-            session.next_turn().await;
+            session.next_turn(batch.len()).await;
         }
         Ok(removed)
     })
@@ -146,6 +146,7 @@ async fn write_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
             if !fits_inline(key.len(), value.len()) {
                 write_large_in(session, txn, tree, key, value, mode, None).await?;
                 (rest, prefetched) = (behind, prefetched - 1);
+                session.next_turn(1).await;
                 continue;
             }
             let mut run = [(key, Value::Inline(value)); RUN];
@@ -160,7 +161,7 @@ async fn write_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
             write_run(session, txn, tree, &run[..len], mode).await?;
             (rest, prefetched) = (&rest[len..], prefetched - len);
             if !rest.is_empty() {
-                session.next_turn().await;
+                session.next_turn(len).await;
             }
         }
         Ok(())
@@ -230,7 +231,7 @@ pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
                 found += usize::from(existed);
             }
             if done < keys.len() {
-                session.next_turn().await;
+                session.next_turn(done - first).await;
             }
         }
         Ok(found)

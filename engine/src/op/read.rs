@@ -347,6 +347,7 @@ pub(crate) async fn prefetch<R: Resolve, K: AsRef<[u8]>>(
         }
         let (wanted, mut done) = (&wanted[..records.len()], 0);
         run(session, |_| BTree::prefetch_step(wanted, &mut done)).await?;
+        session.next_turn(records.len()).await;
     }
     Ok(())
 }
@@ -393,6 +394,7 @@ async fn multi_get_by<R: Resolve, K: AsRef<[u8]>, V: View>(
             let found = one(keys[i].as_ref(), buffer).await?;
             report(batch * MULTI_GET + i, found.then_some(buffer.as_slice()));
         }
+        session.next_turn(keys.len()).await;
     }
     Ok(())
 }

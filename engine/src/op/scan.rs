@@ -10,6 +10,9 @@ use std::time::Instant;
 use wattle_btree::{Cursor, Taken};
 use wattle_buffer::{Error, Result};
 
+/// For the time slice of a task, the load of a leaf counts as so many operations on a record.
+const LOAD: usize = 4;
+
 /// Takes the next entry of a scan from the part of a leaf that its cursor holds; `None` when that
 /// is used up.
 #[inline]
@@ -88,6 +91,7 @@ pub(crate) async fn next_entry<R: Resolve>(
         if !ahead.is_empty() {
             session.read_ahead(ahead);
         }
+        session.next_turn(LOAD).await;
         taken = next_loaded(cursor)?;
     }
 }

@@ -47,10 +47,9 @@ impl Session {
     /// [`Error::Limit`] when the pool is too small for another one.
     pub(crate) fn open(core: &Grip, user: User) -> Result<Session> {
         core.check_caller(&[])?;
-        if core.idle.lock().is_empty() {
-            core.pool.check_workers()?;
-        }
-        Ok(Session::new(core.share(user)))
+        let state = core.session_state()?;
+        state.number.set(core.sessions.fetch_add(1, Ordering::Relaxed));
+        Ok(Session { state: Some(state), core: core.share(user) })
     }
 
     #[inline(always)]
@@ -60,13 +59,6 @@ impl Session {
 
     pub(crate) fn journal(&self) -> &Journal {
         &self.state().cx.journal
-    }
-
-    fn new(core: Grip) -> Session {
-        let idle = core.idle.lock().pop();
-        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
-        state.number.set(core.sessions.fetch_add(1, Ordering::Relaxed));
-        Session { state: Some(state), core }
     }
 
     /// Refuses a change, before it changes anything, where its commit could not be waited for.

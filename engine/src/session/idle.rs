@@ -15,10 +15,6 @@ pub(crate) struct IdleStates {
 }
 
 impl IdleStates {
-    pub fn is_empty(&self) -> bool {
-        self.states.is_empty()
-    }
-
     pub fn pop(&mut self) -> Option<Box<SessionState>> {
         self.states.pop()
     }

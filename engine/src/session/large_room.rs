@@ -58,11 +58,13 @@ impl<'c> Replaced<'c> {
             while left > 0 {
                 let step = |_| store.tree.remove_chunks_step(cx, large.id, left);
                 let removed = run(session, step).await?;
+                let chunks = left - removed.left;
                 left = removed.left;
                 if removed.underfull {
                     let key = large.chunk_key(left);
                     run(session, |_| store.tree.merge_step(cx, &key, 0)).await?;
                 }
+                session.next_turn(chunks as usize).await;
             }
             let (catalog, key) = self.catalog.garbage_key(tree, large)?;
             let step = |_| catalog.remove_step(cx, &key, &mut System);
@@ -123,5 +125,49 @@ impl Core {
             session.pause(turn).await;
             turn = turn.saturating_add(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Replaced;
+    use crate::{Engine, IoKind, Options, session::resolve::Environment};
+    use std::{
+        future::{Future, poll_fn},
+        pin::pin,
+    };
+    use wattle_buffer::Error;
+
+    #[test]
+    fn a_task_that_clears_a_value_away_lets_the_others_run() {
+        const LEN: usize = 8 << 20;
+        let options = Options::default().io(IoKind::Memory).pool_bytes(64 << 20).log(false);
+        let engine = Engine::open("cleared", options).expect("open");
+        let tree = engine.tree("tree").expect("tree");
+        let session = engine.async_session().expect("session");
+        let cleared = crate::run(8, async {
+            session.put(&tree, b"key", &vec![1; LEN]).await?;
+            // The janitor leaves the value to this task.
+            let snapshot = engine.snapshot()?;
+            session.put(&tree, b"key", b"").await?;
+            let core = session.core();
+            let (system, catalog) = (&core.txns, &core.catalog);
+            let taken = system.garbage.take_replaced_of(&tree.open, u64::MAX);
+            let (time, large) = taken.expect("it was replaced");
+            let replaced = Replaced::new(system, catalog, time, tree.open.tag.clone(), large);
+            let (mut clear, mut turns) = (pin!(replaced.clear(&session, &tree.open)), 0);
+            let cleared = poll_fn(|context| {
+                let polled = clear.as_mut().poll(context);
+                turns += u32::from(polled.is_pending());
+                polled
+            });
+            cleared.await?;
+            drop(snapshot);
+            Ok::<_, Error>(turns)
+        });
+        // For 4405 chunks.
+        let turns = cleared.expect("a runtime").expect("no error");
+        assert!(turns >= 6, "the other tasks could run {turns} times");
+        assert_eq!(engine.stats().replaced_bytes, 0);
     }
 }

@@ -139,8 +139,9 @@ pub(crate) trait Resolve: Environment {
         async move { std::thread::sleep(time) }
     }
     /// Lets other tasks run in the middle of an operation on many records, when their time slice is
-    /// due.
-    fn next_turn(&self) -> impl Future<Output = ()> {
+    /// due. The operation has done so much since it called this last: a record, or a chunk of a
+    /// large value, counts as one.
+    fn next_turn(&self, _done: usize) -> impl Future<Output = ()> {
         std::future::ready(())
     }
 }

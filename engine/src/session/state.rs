@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 use wattle_btree::{Context, Cursor};
+use wattle_buffer::Result;
 
 /// See the module documentation. The next session reuses it.
 pub(crate) struct SessionState {
@@ -39,9 +40,11 @@ const MAX_IDLE_TXNS: usize = 4;
 const MAX_CURSORS: usize = 16;
 
 impl SessionState {
-    pub fn new(system: &TxnSystem) -> SessionState {
-        SessionState {
-            cx: system.context(),
+    /// # Errors
+    /// [`wattle_buffer::Error::Limit`] when the pool is too small for another session.
+    pub fn new(system: &TxnSystem) -> Result<SessionState> {
+        Ok(SessionState {
+            cx: system.session_context()?,
             log: system.log.clone().map(|log| Arc::new(LogHandle(log, system.waits.clone()))),
             idle: RefCell::default(),
             stored: RefCell::default(),
@@ -50,7 +53,7 @@ impl SessionState {
             before: Cell::default(),
             buffer: Cell::new(Vec::with_capacity(4096)),
             cursors: RefCell::default(),
-        }
+        })
     }
 
     pub fn number(&self) -> u64 {

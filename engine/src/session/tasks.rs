@@ -5,10 +5,13 @@ use super::{
     resolve::{Environment, OwnsState, Resolve},
     state::SessionState,
 };
-use crate::{core::Core, handle::Grip, txn::Ticket, waits::Waited};
+use crate::{core::Core, handle::Grip, task_threads::ThreadSession, txn::Ticket, waits::Waited};
 use std::{
     cell::Cell,
+    future::{Future, poll_fn},
+    pin::pin,
     rc::{Rc, Weak},
+    sync::Arc,
     time::Duration,
 };
 use wattle_btree::Journal;
@@ -16,8 +19,9 @@ use wattle_buffer::{Fault, Result, io::breathe};
 
 /// A task lets the others run after so many operations that found everything resident.
 pub(crate) const TURN: u32 = 32;
-/// The same in the middle of a transaction that may change something. If it let the others run
-/// earlier, they would conflict with its changes. It lets them run when it has ended.
+/// The same in the middle of a transaction that may change something, and of an operation on many
+/// records, each of which counts as one. If it let the others run earlier, they would conflict with
+/// its changes. It lets them run when it has ended.
 pub(crate) const LONG_TURN: u32 = 512;
 /// A task that waits for another transaction lets the other tasks run so often before it sleeps.
 const BREATHS: u32 = 8;
@@ -31,34 +35,39 @@ pub struct AsyncSession {
     shared: Rc<Shared>,
 }
 
-/// The session of the tasks of a thread, if one of them runs.
+/// A session of the tasks of a thread, while it is alive.
 #[derive(Default)]
 pub(crate) struct WeakSession(Weak<Shared>);
 
 impl WeakSession {
-    /// The session of the tasks that run, or a new one.
-    pub fn get_or_begin(&mut self, core: Grip) -> AsyncSession {
-        if let Some(shared) = self.0.upgrade() {
-            return AsyncSession { shared };
-        }
-        let session = AsyncSession::new(core);
-        self.0 = Rc::downgrade(&session.shared);
-        session
+    pub fn of(session: &AsyncSession) -> WeakSession {
+        WeakSession(Rc::downgrade(&session.shared))
+    }
+
+    pub fn upgrade(&self) -> Option<AsyncSession> {
+        self.0.upgrade().map(|shared| AsyncSession { shared })
     }
 }
 
 struct Shared {
     state: Option<Box<SessionState>>,
     core: Grip,
+    /// Of a session of a task thread.
+    thread: Option<Arc<ThreadSession>>,
     /// Operations since a task last waited.
     turn: Cell<u32>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            self.core.keep_idle(state);
+        let Some(state) = self.state.take() else { return };
+        let Some(thread) = &self.thread else { return self.core.keep_idle(state) };
+        if self.core.pool.process().is_other() {
+            // It belongs to the parent process. The lock may have been held at the fork.
+            return std::mem::forget(state);
         }
+        self.core.clean(&state);
+        thread.end(state, |state| self.core.keep_idle(state));
     }
 }
 
@@ -75,30 +84,24 @@ impl OwnsState for AsyncSession {
 
 impl Resolve for AsyncSession {
     async fn resolve(&self, fault: Fault) -> Result<()> {
-        self.shared.turn.set(0);
-        self.cx().worker.resolve_async(fault).await
+        self.waits(self.cx().worker.resolve_async(fault)).await
     }
     async fn resolve_all(&self, faults: Vec<Fault>) -> Result<()> {
-        self.shared.turn.set(0);
-        self.cx().worker.resolve_all_async(faults).await
+        self.waits(self.cx().worker.resolve_all_async(faults)).await
     }
     fn read_ahead(&self, faults: Vec<Fault>) {
         self.cx().worker.read_ahead_in_runtime(faults);
     }
     async fn wait_log(&self, since: &mut Option<u64>) -> Result<()> {
-        self.shared.turn.set(0);
         match &self.cx().journal {
-            Journal::On(log, _) => log.next_flush(since).await,
+            Journal::On(log, _) => self.waits(log.next_flush(since)).await,
             Journal::Off => Ok(()),
         }
     }
     async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
-        if !ticket.is_durable() {
-            self.shared.turn.set(0);
-        }
         let waits = &self.system().waits;
         let begun = waits.begin();
-        let outcome = ticket.await;
+        let outcome = self.waits(ticket).await;
         waits.end(Waited::Commit, begun);
         outcome
     }
@@ -114,18 +117,26 @@ impl Resolve for AsyncSession {
             false => self.system().keeper.sleep(time).await,
         }
     }
-    async fn next_turn(&self) {
-        self.end_turn_after(LONG_TURN).await;
+    async fn next_turn(&self, done: usize) {
+        self.end_turn(done, LONG_TURN).await;
     }
 }
 
 impl AsyncSession {
-    pub(crate) fn new(core: Grip) -> AsyncSession {
-        let idle = core.idle.lock().pop();
-        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
+    pub(crate) fn new(core: Grip, state: Box<SessionState>) -> AsyncSession {
+        AsyncSession::of_thread(core, state, None)
+    }
+
+    /// A session, perhaps that of a task thread.
+    pub(crate) fn of_thread(
+        core: Grip,
+        state: Box<SessionState>,
+        thread: Option<Arc<ThreadSession>>,
+    ) -> AsyncSession {
         // A task waits for another task of its session, so no transaction is the session's own.
         state.number.set(0);
-        AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }
+        let turn = Cell::new(0);
+        AsyncSession { shared: Rc::new(Shared { state: Some(state), core, thread, turn }) }
     }
 
     /// Lets the other tasks of the thread run, when the last 32 operations of the session did not
@@ -137,7 +148,27 @@ impl AsyncSession {
     }
 
     pub(crate) async fn end_turn_after(&self, operations: u32) {
-        let turn = self.shared.turn.get() + 1;
+        self.end_turn(1, operations).await;
+    }
+
+    /// Awaits something that may be there already, as a frame often is. If it is not, the others
+    /// run meanwhile, and a turn begins.
+    async fn waits<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let polled = future.as_mut().poll(context);
+            if polled.is_pending() {
+                self.shared.turn.set(0);
+            }
+            polled
+        })
+        .await
+    }
+
+    /// After `done` operations: lets the other tasks run when the turn has had so many.
+    async fn end_turn(&self, done: usize, operations: u32) {
+        let done = u32::try_from(done).unwrap_or(u32::MAX);
+        let turn = self.shared.turn.get().saturating_add(done);
         let is_over = turn >= operations;
         self.shared.turn.set(if is_over { 0 } else { turn });
         if is_over {

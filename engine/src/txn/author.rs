@@ -36,6 +36,24 @@ pub(super) fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
     }))
 }
 
+/// Fails if a change of the record by the transaction would be a conflict now. This is no promise
+/// for later, because the leaf is not latched.
+pub(crate) fn check_record(
+    system: &TxnSystem,
+    txn: &Txn,
+    tree: &OpenTree,
+    key: &[u8],
+) -> Result<(), Stop> {
+    if tree.closed.is_closed_to(txn.state.as_ref().map_or(0, |state| state.id())) {
+        return Err(conflict(tree, ConflictWith::Active));
+    }
+    let record = system.versions.record(tree.tree.id(), key);
+    match system.versions.check(record, txn.state.as_deref(), txn.snapshot) {
+        WriteCheck::Conflict(with) => Err(conflict(tree, with)),
+        _ => Ok(()),
+    }
+}
+
 /// A change of one record by a transaction.
 pub(crate) struct TxnAuthor<'t> {
     system: &'t TxnSystem,

@@ -38,7 +38,7 @@ pub use options::{Durability, Isolation, Reads, TxnOptions};
 pub use savepoint::Savepoint;
 pub use ticket::Ticket;
 
-pub(crate) use author::TxnAuthor;
+pub(crate) use author::{TxnAuthor, check_record};
 pub(crate) use auto_author::{AutoAuthor, AutoOutcome};
 pub(crate) use begun::{Begun, give_to_engine};
 pub(crate) use lifecycle::{BoxedTxn, Txn};

@@ -78,6 +78,7 @@ pub(crate) async fn rollback<R: Resolve>(
         if underfull && let Some(tree) = find_tree(core, open, tree) {
             merge(session, tree, &key).await;
         }
+        session.next_turn(1).await;
     }
     if until.is_none() {
         // A transaction that has logged nothing has nothing to end: changes that a full log refuses

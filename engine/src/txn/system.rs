@@ -13,7 +13,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::Arc;
 use wattle_btree::{Context, Journal};
-use wattle_buffer::{Error, Pool, io::Directory};
+use wattle_buffer::{Error, Pool, Result, io::Directory};
 use wattle_wal::Log;
 
 /// Later than every commit.
@@ -52,6 +52,14 @@ impl TxnSystem {
     /// A context for one session.
     pub fn context(&self) -> Context {
         Context::new(self.pool.worker(), Journal::new(self.log.as_ref()))
+    }
+
+    /// A context for a session of the user.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the pool is too small for another session.
+    pub fn session_context(&self) -> Result<Context> {
+        Ok(Context::new(self.pool.session_worker()?, Journal::new(self.log.as_ref())))
     }
 
     /// All commits up to this time are durable, or the engine does not wait for durability.

@@ -144,7 +144,8 @@ impl Ticket {
     /// Calls `then` with the outcome when the commit is durable, or when the log fails: at once if
     /// that is known, otherwise on the thread that flushes the log. So `then` should be short, such
     /// as a send to a channel. Calls of the engine that would have to wait fail in it with
-    /// [`wattle_buffer::Error::Reentrant`]. Its panic is caught, and reported as an error event.
+    /// [`wattle_buffer::Error::Reentrant`], and so do tickets and spawned tasks that are polled in
+    /// it before they are done. Its panic is caught, and reported as an error event.
     ///
     /// If the commit changed something, earlier commits of the session are durable, too, when it
     /// runs; but the closures of several tickets may run in another order, or at the same time.
@@ -184,8 +185,8 @@ impl<F: FnOnce(Result<()>) + Send + 'static> DurableCall<F> {
     fn poll(self: &Arc<Self>) -> Option<(Result<()>, F)> {
         let waker = Waker::from(Arc::clone(self));
         let mut left = self.left.lock();
-        let (ticket, _) = left.as_mut()?;
-        match Pin::new(ticket).poll(&mut Context::from_waker(&waker)) {
+        let (ticket, _) = left.as_ref()?;
+        match ticket.poll_outcome(&mut Context::from_waker(&waker)) {
             Poll::Pending => None,
             Poll::Ready(outcome) => left.take().map(|(_, then)| (outcome, then)),
         }
@@ -208,10 +209,22 @@ fn call(then: impl FnOnce(Result<()>), outcome: Result<()>) {
     }
 }
 
+/// It fails with [`wattle_buffer::Error::Reentrant`] where [`Ticket::wait`] does: a closure of
+/// [`Ticket::on_durable`] that waited for it would wait for its own thread.
 impl Future for Ticket {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if Inside::Durable.is_here() && !self.is_durable() {
+            return Poll::Ready(Inside::Durable.refuse());
+        }
+        self.poll_outcome(context)
+    }
+}
+
+impl Ticket {
+    /// As its [`Future`], also for a caller that does not wait.
+    fn poll_outcome(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(pending) = &self.pending else { return Poll::Ready(Ok(())) };
         pending.hurry();
         let log = &pending.log.0;

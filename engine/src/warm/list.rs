@@ -102,9 +102,20 @@ impl PageList {
         bytes[CHECKED - 4..CHECKED].copy_from_slice(&checksum.to_le_bytes());
         Some(bytes)
     }
+}
 
+/// A list in its file. It may name many more pages than the memory of this process has room for, so
+/// it is looked at page by page.
+pub(super) struct EncodedList<'b> {
+    /// The trees and their pages.
+    body: &'b [u8],
+    /// Pages of each class.
+    sizes: [usize; CLASSES],
+}
+
+impl<'b> EncodedList<'b> {
     /// The list in `bytes`, if it is one of the store with this id; otherwise what is wrong.
-    pub fn decode(bytes: &[u8], store_id: u64) -> Result<PageList, String> {
+    pub fn check(bytes: &'b [u8], store_id: u64) -> Result<EncodedList<'b>, String> {
         if bytes.len() as u64 > MAX_BYTES {
             return Err(format!("it is longer than {MAX_BYTES} bytes"));
         }
@@ -123,27 +134,60 @@ impl PageList {
         if left.u64()? != store_id {
             return Err("it is the list of another store".to_string());
         }
-        let mut trees = BTreeMap::new();
-        while !left.bytes.is_empty() {
-            let (tree, count) = (TreeId(left.u32()?), left.u32()? as usize);
-            if trees.last_key_value().is_some_and(|(last, _)| *last >= tree) || count == 0 {
+        let (body, mut sizes, mut before) = (left.bytes, [0; CLASSES], None);
+        while let Some(mut pages) = left.tree()? {
+            if before.is_some_and(|before| before >= pages.tree) || pages.left == 0 {
                 return Err("its trees are not in order".to_string());
             }
-            // Each page takes a byte at least, so a wrong count asks for no more than the file.
-            let mut pages = Vec::with_capacity(count.min(left.bytes.len()));
-            let mut last = 0u64;
-            for at in 0..count {
-                let number = left.number()?;
-                let (distance, class) = (number >> CLASS_BITS, number % CLASSES as u64);
-                last = last.saturating_add(distance);
-                if last > PageId::MAX.0 || (distance == 0 && at > 0) {
-                    return Err("its pages are not in order".to_string());
-                }
-                pages.push((PageId(last), class as u8));
+            before = Some(pages.tree);
+            while let Some((_, class)) = pages.next(&mut left)? {
+                sizes[usize::from(class)] += 1;
             }
-            trees.insert(tree, pages);
         }
-        Ok(PageList { trees })
+        Ok(EncodedList { body, sizes })
+    }
+
+    /// Number of pages.
+    pub fn pages(&self) -> usize {
+        self.sizes.iter().sum()
+    }
+
+    /// The pages to read into so many frames, ascending: those of the most valuable classes that
+    /// fit, or of the first class. Of more than `most` pages only a part is given, the first ones
+    /// of each tree.
+    pub fn chosen(&self, frames: usize, most: usize) -> Result<Vec<(TreeId, Vec<PageId>)>, String> {
+        let classes = self.fitting(frames);
+        let all: usize = self.sizes[..classes].iter().sum();
+        let (mut left, mut trees) = (Reader { bytes: self.body }, Vec::new());
+        let (mut passed, mut given) = (0, 0);
+        loop {
+            let of_tree = Reader { bytes: left.bytes };
+            let Some(mut pages) = left.tree()? else { return Ok(trees) };
+            while let Some((_, class)) = pages.next(&mut left)? {
+                passed += usize::from(usize::from(class) < classes);
+            }
+            // Each tree has its share of `most`.
+            let until = match all <= most {
+                true => passed,
+                false => (passed as u128 * most as u128 / all as u128) as usize,
+            };
+            if until > given {
+                let (tree, pages) = of_tree.first_pages(until - given, classes)?;
+                trees.push((tree, pages));
+                given = until;
+            }
+        }
+    }
+
+    /// How many classes fit into so many frames; one at least: the frames may suffice for a part of
+    /// it.
+    fn fitting(&self, frames: usize) -> usize {
+        let mut sum = 0;
+        let fits = |size: &&usize| {
+            sum += **size;
+            sum <= frames
+        };
+        self.sizes.iter().take_while(fits).count().max(1)
     }
 }
 
@@ -160,7 +204,61 @@ struct Reader<'b> {
     bytes: &'b [u8],
 }
 
+/// The pages of a tree that a [`Reader`] is at.
+struct TreePages {
+    tree: TreeId,
+    /// Pages that are not read yet.
+    left: usize,
+    /// The page read last.
+    last: Option<u64>,
+}
+
+impl TreePages {
+    /// The next page and its class.
+    fn next(&mut self, reader: &mut Reader<'_>) -> Result<Option<(PageId, u8)>, String> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let number = reader.number()?;
+        let (distance, class) = (number >> CLASS_BITS, number % CLASSES as u64);
+        let page = self.last.unwrap_or(0).saturating_add(distance);
+        if page > PageId::MAX.0 || (distance == 0 && self.last.is_some()) {
+            return Err("its pages are not in order".to_string());
+        }
+        self.last = Some(page);
+        Ok(Some((PageId(page), class as u8)))
+    }
+}
+
 impl<'b> Reader<'b> {
+    /// The next tree; `None` at the end.
+    fn tree(&mut self) -> Result<Option<TreePages>, String> {
+        if self.bytes.is_empty() {
+            return Ok(None);
+        }
+        let (tree, left) = (TreeId(self.u32()?), self.u32()? as usize);
+        Ok(Some(TreePages { tree, left, last: None }))
+    }
+
+    /// The next tree, and the first `count` of its pages of so many classes.
+    fn first_pages(
+        mut self,
+        count: usize,
+        classes: usize,
+    ) -> Result<(TreeId, Vec<PageId>), String> {
+        let mut pages = self.tree()?.ok_or("it is cut off")?;
+        let mut first = Vec::with_capacity(count);
+        while first.len() < count
+            && let Some((page, class)) = pages.next(&mut self)?
+        {
+            if usize::from(class) < classes {
+                first.push(page);
+            }
+        }
+        Ok((pages.tree, first))
+    }
+
     fn take(&mut self, count: usize) -> Result<&'b [u8], String> {
         let (taken, left) = self.bytes.split_at_checked(count).ok_or("it is cut off")?;
         self.bytes = left;
@@ -198,6 +296,24 @@ mod tests {
 
     const STORE: u64 = 0x1234_5678_9abc_def1;
     const GO_ON: &dyn Fn() -> bool = &|| false;
+
+    impl PageList {
+        /// The list in `bytes`.
+        fn decode(bytes: &[u8], store_id: u64) -> Result<PageList, String> {
+            let encoded = EncodedList::check(bytes, store_id)?;
+            let (mut left, mut trees) = (Reader { bytes: encoded.body }, BTreeMap::new());
+            while let Some(mut pages) = left.tree()? {
+                let mut list = Vec::new();
+                while let Some(page) = pages.next(&mut left)? {
+                    list.push(page);
+                }
+                trees.insert(pages.tree, list);
+            }
+            let list = PageList { trees };
+            assert_eq!(list.pages(), encoded.pages());
+            Ok(list)
+        }
+    }
 
     fn some_list() -> PageList {
         let pages = |start: u64| (0..300).map(|i| (PageId(start + i * i), (i % 4) as u8)).collect();
@@ -250,6 +366,45 @@ mod tests {
         assert!(before < 10 && classes.len() == CLASSES, "{before}, {classes:?}");
         assert_eq!(list.encode_within(HEADER, STORE, GO_ON), None);
         assert_eq!(list.encode(STORE, &|| true), None);
+    }
+
+    #[test]
+    fn the_most_valuable_pages_that_fit_are_chosen() {
+        let list = some_list();
+        let bytes = list.encode(STORE, GO_ON).expect("it fits");
+        let encoded = EncodedList::check(&bytes, STORE).expect("a list");
+        let of_classes = |classes: u8| -> Vec<_> {
+            let pages = |pages: &Vec<(PageId, u8)>| {
+                pages.iter().filter(|(_, class)| *class < classes).map(|(page, _)| *page).collect()
+            };
+            list.trees.iter().map(|(tree, all)| (*tree, pages(all))).collect()
+        };
+        for (frames, classes) in [(0, 1), (149, 1), (150, 1), (299, 1), (300, 2), (600, 4)] {
+            assert_eq!(encoded.chosen(frames, 1000), Ok(of_classes(classes)), "{frames} frames");
+        }
+        // A part of each tree.
+        let mut part: Vec<(TreeId, Vec<PageId>)> = of_classes(1);
+        part.iter_mut().for_each(|(_, pages)| pages.truncate(5));
+        assert_eq!(encoded.chosen(0, 10), Ok(part));
+        assert_eq!(encoded.chosen(0, 0), Ok(Vec::new()));
+    }
+
+    /// A file of 64 MiB may name so many pages: with 16 bytes for each, they would take a GiB.
+    #[test]
+    fn a_list_of_a_much_larger_pool_takes_little_memory() {
+        let trees = (0..100).map(|tree| {
+            let pages = (0..10_000).map(|page| (PageId(page), 0)).collect();
+            (TreeId(tree), pages)
+        });
+        let list = PageList { trees: trees.collect() };
+        let bytes = list.encode(STORE, GO_ON).expect("it fits");
+        let encoded = EncodedList::check(&bytes, STORE).expect("a list");
+        assert_eq!(encoded.pages(), 1_000_000);
+        let chosen = encoded.chosen(48, 1_000).expect("a list");
+        assert!(chosen.len() == 100 && chosen.iter().all(|(_, pages)| pages.capacity() == 10));
+        // Few trees have a page.
+        let chosen = encoded.chosen(48, 7).expect("a list");
+        assert!(chosen.len() == 7 && chosen.iter().all(|(_, pages)| pages.len() == 1));
     }
 
     proptest! {

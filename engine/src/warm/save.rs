@@ -1,6 +1,9 @@
 //! Writes the list of the pages that are in memory.
 
-use super::list::{CLASSES, PageList};
+use super::{
+    list::{CLASSES, PageList},
+    state::WarmStart,
+};
 use crate::{
     core::Core,
     store::{CATALOG, NEW_WARM_FILE, WARM_FILE},
@@ -22,7 +25,8 @@ const NEWS: u64 = 8;
 /// A pool with fewer frames than this part of the pages of the old list, 3 of 4, is not the one
 /// that the list was made for: such a run is mostly a visit, to load or to look at something.
 const PART: (u64, u64) = (3, 4);
-/// After this time a run is no visit: the store has a smaller pool from now on.
+/// After this time a run is no visit: the store has a smaller pool from now on, or its operations
+/// have filled the pool instead of a warm start that failed.
 const VISIT: Duration = Duration::from_secs(3600);
 /// While the store is open a list is written at most this often: for a pool of 64 GiB it takes
 /// seconds, most of a GiB of memory, and 64 MiB of writes, and what is worth being in memory
@@ -41,7 +45,7 @@ pub(crate) fn save_meanwhile(core: &Core, is_stopped: &dyn Fn() -> bool) {
 }
 
 /// Replaces the list of the store, unless the pages in memory say less than the old one: it was not
-/// read to its end, or its reads failed, or the pool is much smaller than it and not used for long,
+/// read to its end, or its reads failed or the pool is much smaller than it, within the first hour,
 /// or nothing was `changed` and few other pages were read since. A failure is only reported.
 pub(crate) fn save(core: &Core, changed: bool) {
     save_until(core, changed, &|| false);
@@ -49,7 +53,7 @@ pub(crate) fn save(core: &Core, changed: bool) {
 
 fn save_until(core: &Core, changed: bool, is_stopped: &dyn Fn() -> bool) {
     let (warm, Some(directory)) = (&core.warm, core.file.directory()) else { return };
-    if !warm.is_on || !warm.is_over() || warm.is_given_up() {
+    if !warm.is_on || !warm.is_over() {
         return;
     }
     let (listed, read) = warm.progress();
@@ -57,8 +61,7 @@ fn save_until(core: &Core, changed: bool, is_stopped: &dyn Fn() -> bool) {
     if !changed && others < (listed / NEWS).max(LEAST_PAGES as u64) {
         return;
     }
-    let on_file = warm.on_file.load(Ordering::Relaxed);
-    if is_visit(core.pool.frames() as u64, on_file, warm.opened.elapsed()) {
+    if says_less(warm, core.pool.frames() as u64, warm.opened.elapsed()) {
         return;
     }
     let Some(list) = resident(core, is_stopped) else { return };
@@ -81,6 +84,13 @@ fn save_until(core: &Core, changed: bool, is_stopped: &dyn Fn() -> bool) {
             let _absent = directory.remove(NEW_WARM_FILE);
         }
     }
+}
+
+/// Whether the pages in a pool of so many frames, open for this time, say less than the list in the
+/// file. After reads that failed this is so until the operations have had the time to fill it.
+fn says_less(warm: &WarmStart, frames: u64, open: Duration) -> bool {
+    let on_file = warm.on_file.load(Ordering::Relaxed);
+    is_visit(frames, on_file, open) || (warm.is_given_up() && open < VISIT)
 }
 
 /// Whether a pool of so many frames, open for this time, has nothing to add to a list of so many
@@ -143,8 +153,8 @@ fn least_values(mut values: Vec<f32>) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{VISIT, is_visit, least_values};
-    use std::time::Duration;
+    use super::{VISIT, WarmStart, is_visit, least_values, says_less};
+    use std::{sync::atomic::Ordering, time::Duration};
 
     #[test]
     fn classes_are_quarters_by_value() {
@@ -163,5 +173,14 @@ mod tests {
         assert!(!is_visit(64 << 10, 8 << 20, VISIT));
         assert!(!is_visit(8 << 20, 8 << 20, soon) && !is_visit(75, 100, soon));
         assert!(!is_visit(64, 0, soon), "there is no list");
+    }
+
+    #[test]
+    fn reads_that_failed_keep_the_list_for_an_hour() {
+        let (warm, soon) = (WarmStart::new(true), Duration::from_secs(1));
+        warm.on_file.store(100, Ordering::Relaxed);
+        assert!(!says_less(&warm, 100, soon) && says_less(&warm, 74, soon));
+        warm.failed.store(1000, Ordering::Relaxed);
+        assert!(says_less(&warm, 100, soon) && !says_less(&warm, 100, VISIT));
     }
 }

@@ -1,6 +1,6 @@
 //! The thread of the warm start. Its steps:
 //! 1. read the list, and choose the pages that fit into the free frames, the most valuable classes
-//!    first;
+//!    first; the others are never in memory;
 //! 2. find the names of their trees;
 //! 3. for each tree, from its root down: find the children of nodes that are listed, and read them
 //!    in the order of the file. Leaves of some hundred inner nodes are read together, so the memory
@@ -9,7 +9,7 @@
 //! It ends when all is read, when no frames are left, when the store is closed or has failed, or
 //! when reads fail one after the other.
 
-use super::list::{CLASSES, MAX_BYTES, PageList};
+use super::list::{EncodedList, MAX_BYTES};
 use crate::{
     core::Core,
     store::{CATALOG, WARM_FILE},
@@ -32,6 +32,12 @@ const BATCH: usize = 128;
 const BATCH_SHARE: usize = 32;
 /// Children that are read before their own children are looked at.
 const GROUP: usize = 16 << 10;
+/// Pages of the list that are kept in memory, at most: so many times the frames of the pool, or
+/// [`MANY`]. A list of a much larger pool has more in its most valuable class, but each takes 8
+/// bytes. It is more than the frames, because some pages are gone, or in memory already.
+const TIMES: usize = 4;
+/// See [`TIMES`]; 8 MiB.
+const MANY: usize = 1 << 20;
 /// Attempts at a node that others change.
 const ATTEMPTS: usize = 8;
 
@@ -45,7 +51,7 @@ pub(crate) fn work(core: &Core, cx: &Context) {
     }
     let path = core.file.path.join(WARM_FILE);
     match read_list(core) {
-        Ok(list) => read_pages(core, cx, &list),
+        Ok(chosen) => read_pages(core, cx, &chosen),
         Err(why) => tracing::warn!(path = %path.display(), why, "a list of pages is not used"),
     }
     cx.worker.release();
@@ -56,7 +62,8 @@ pub(crate) fn work(core: &Core, cx: &Context) {
     }
 }
 
-fn read_list(core: &Core) -> Result<PageList, String> {
+/// The pages that are to be read, of each tree: step 1.
+fn read_list(core: &Core) -> Result<Vec<(TreeId, Vec<PageId>)>, String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         if let Some(directory) = core.file.home() {
@@ -65,22 +72,17 @@ fn read_list(core: &Core) -> Result<PageList, String> {
         Ok(bytes)
     };
     let bytes = read().map_err(|error| error.to_string())?;
-    PageList::decode(&bytes, core.checkpoints.block().store_id)
+    let list = EncodedList::check(&bytes, core.checkpoints.block().store_id)?;
+    core.warm.on_file.store(list.pages() as u64, Ordering::Relaxed);
+    list.chosen(core.pool.spare_frames(), (TIMES * core.pool.frames()).max(MANY))
 }
 
-fn read_pages(core: &Core, cx: &Context, list: &PageList) {
-    core.warm.on_file.store(list.pages() as u64, Ordering::Relaxed);
-    // 1. Choose.
-    let classes = fitting(list, core.pool.spare_frames());
-    let chosen = list.trees.iter().map(|(tree, pages)| {
-        let pages = pages.iter().filter(|(_, class)| usize::from(*class) < classes);
-        (*tree, pages.map(|(page, _)| *page).collect::<Vec<_>>())
-    });
-    let chosen: Vec<(TreeId, Vec<PageId>)> = chosen.collect();
+fn read_pages(core: &Core, cx: &Context, chosen: &[(TreeId, Vec<PageId>)]) {
     let count = chosen.iter().map(|(_, pages)| pages.len() as u64).sum();
     core.warm.listed.store(count, Ordering::Relaxed);
     // 2. Names.
-    let ids: BTreeSet<TreeId> = list.trees.keys().copied().filter(|id| *id != CATALOG).collect();
+    let ids: BTreeSet<TreeId> =
+        chosen.iter().map(|(tree, _)| *tree).filter(|id| *id != CATALOG).collect();
     let is_stopped = || core.warm.thread.is_stopping();
     let names = match core.catalog.owners_until(cx, &ids, false, &is_stopped) {
         Ok(names) => names,
@@ -88,28 +90,13 @@ fn read_pages(core: &Core, cx: &Context, list: &PageList) {
         Err(error) => return tracing::warn!(%error, "the warm start does not know the trees"),
     };
     // 3. Trees.
-    for (id, pages) in &chosen {
+    for (id, pages) in chosen {
         // A tree that is gone has none.
         let Some(name) = names.get(id) else { continue };
         if (WarmTree { core, cx, id: *id, name, pages }).read().is_break() {
             return;
         }
     }
-}
-
-/// How many classes of the list fit into so many frames; one at least: the frames may suffice for a
-/// part of it.
-fn fitting(list: &PageList, frames: usize) -> usize {
-    let mut sizes = [0; CLASSES];
-    for (_, class) in list.trees.values().flatten() {
-        sizes[usize::from(*class)] += 1;
-    }
-    let mut sum = 0;
-    let fits = |size: &&usize| {
-        sum += **size;
-        sum <= frames
-    };
-    sizes.iter().take_while(fits).count().max(1)
 }
 
 /// One tree, and its pages that are to be read, ascending.

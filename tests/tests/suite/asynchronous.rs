@@ -18,7 +18,9 @@ use wattle::{
     Tree,
     io::{Fault, FaultPlan, Op, SimStorage},
 };
-use wattle_tests::harness::{Device, Watchdog, assert_verified, give_up_after, rounds, small_pool};
+use wattle_tests::harness::{
+    Device, Watchdog, assert_verified, give_up_after, rounds, small_pool, unlogged_pool,
+};
 
 /// One task: its keys end in its number.
 struct Task {
@@ -746,4 +748,57 @@ fn tasks_that_wait_for_the_log_take_turns() {
     assert!(least >= COMMITS / TASKS / 4, "a task was kept waiting: {done:?}");
     drop((session, tree));
     assert_verified(&engine);
+}
+
+/// Awaits an operation on more than 4000 records or chunks; it lets the other tasks of the thread
+/// run for each 512.
+async fn in_turns<T>(what: &str, operation: impl Future<Output = Result<T>>) -> Result<T> {
+    let (mut operation, mut turns) = (std::pin::pin!(operation), 0);
+    let outcome = std::future::poll_fn(|context| {
+        let polled = operation.as_mut().poll(context);
+        turns += u32::from(polled.is_pending());
+        polled
+    });
+    let outcome = outcome.await?;
+    println!("{what}: {turns}");
+    assert!(turns >= 6, "{what}: the other tasks could run {turns} times");
+    Ok(outcome)
+}
+
+/// All in memory and without a log, so that hardly an operation waits.
+#[test]
+fn operations_on_many_records_let_the_other_tasks_run() {
+    const RECORDS: u32 = 8_192;
+    const LARGE: usize = 8 << 20;
+    let _watchdog = Watchdog::start("turns of long operations", Duration::from_secs(60));
+    let options = unlogged_pool(16_384).version_bytes(1 << 30);
+    let engine = Device::memory().open(options).expect("open");
+    let tree = engine.tree("t").expect("tree");
+    let session = engine.async_session().expect("session");
+    let keys: Vec<[u8; 4]> = (0..RECORDS).map(u32::to_be_bytes).collect();
+    let records: Vec<_> = keys.iter().map(|key| (key, b"value")).collect();
+    wattle::run(8, async {
+        in_turns("put_many", session.put_many(&tree, &records)).await?;
+        let found = in_turns("get_many", session.get_many(&tree, &keys)).await?;
+        assert!(found.iter().all(|value| value.as_deref() == Some(b"value")));
+        let all: Vec<_> = keys.iter().map(|key| (&tree, key)).collect();
+        in_turns("prefetch", session.prefetch(&all)).await?;
+        let mut txn = session.begin()?;
+        let change = |_: usize, value: &mut [u8]| value[0] ^= 1;
+        let changed = in_turns("modify_many", txn.modify_many(&tree, &keys, change)).await?;
+        assert_eq!(changed, keys.len());
+        in_turns("abort", txn.abort()).await?;
+        let removed = in_turns("remove_many", session.remove_many(&tree, &keys[1..])).await?;
+        assert_eq!(removed, keys.len() - 1);
+        session.put_many(&tree, &records).await?;
+        let removed = in_turns("delete_range", session.delete_range(&tree, ..)).await?;
+        assert_eq!(removed, u64::from(RECORDS));
+        let large = vec![7; LARGE];
+        in_turns("put of a large value", session.put(&tree, b"large", &large)).await?;
+        let found = in_turns("get of a large value", session.get(&tree, b"large")).await?;
+        assert!(found.as_ref() == Some(&large));
+        Ok::<_, Error>(())
+    })
+    .expect("run")
+    .expect("no error");
 }

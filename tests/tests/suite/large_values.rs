@@ -414,3 +414,68 @@ fn a_replaced_value_is_removed_without_reading_it() {
     }
     assert_verified(&engine);
 }
+
+/// A write that can only fail must not write a whole large value first.
+#[test]
+fn a_large_write_that_meets_a_conflict_writes_no_chunks() {
+    const LEN: usize = 1 << 20;
+    let _watchdog = Watchdog::start("large conflicts", Duration::from_secs(60));
+    let options = options(4096)
+        .log_bytes(64 << 20)
+        .version_bytes(1 << 20)
+        .conflict_wait(Duration::from_millis(1));
+    let engine = Device::memory().open(options).expect("open");
+    let (tree, closed) = (engine.tree("tree").expect("tree"), engine.tree("closed").expect("tree"));
+    let session = engine.session().expect("session");
+    let large = value(1, LEN);
+    let logged = || {
+        engine.sync().expect("sync");
+        engine.stats().log_record_bytes
+    };
+    let before = logged();
+    session.put(&tree, b"free", &large).expect("put");
+    assert!(logged() - before > LEN as u64, "chunks are logged");
+
+    session.put(&tree, b"key", b"old").expect("put");
+    let mut late = session.begin().expect("begin");
+    let mut holder = engine.begin().expect("begin");
+    holder.put(&tree, b"key", b"held").expect("put");
+    // It changes so much that it owns the tree.
+    let mut owner = engine.begin().expect("begin");
+    for number in 0..5_000_u32 {
+        owner.put(&closed, &number.to_be_bytes(), b"").expect("put");
+    }
+    let before = logged();
+    let refused = |what: &str, outcome: wattle::Result<()>| {
+        assert!(matches!(outcome, Err(Error::Conflict(_))), "{what}: {outcome:?}");
+        let wrote = logged() - before;
+        assert!(wrote < LEN as u64 / 8, "{what}: {wrote} bytes logged");
+    };
+    let in_txn = |what: &str, write: &dyn Fn(&mut Transaction<'_>) -> wattle::Result<()>| {
+        let mut txn = engine.begin().expect("begin");
+        refused(what, write(&mut txn));
+    };
+    in_txn("put", &|txn| txn.put(&tree, b"key", &large));
+    in_txn("insert", &|txn| txn.insert(&tree, b"key", &large));
+    in_txn("update", &|txn| txn.update(&tree, b"key", &large).map(drop));
+    in_txn("put_many", &|txn| txn.put_many(&tree, &[(b"key", &large)]));
+    in_txn("fetch_update", &|txn| {
+        txn.fetch_update(&tree, b"key", |_| Some(large.clone())).map(drop)
+    });
+    let (old, new) = (Some(&b"old"[..]), Some(&large[..]));
+    in_txn("swap", &|txn| {
+        txn.compare_and_swap(&tree, b"key", old, new).map(|swapped| swapped.expect("it was old"))
+    });
+    in_txn("put into a closed tree", &|txn| txn.put(&closed, b"key", &large));
+    refused("auto put", session.put(&tree, b"key", &large));
+    refused("auto put into a closed tree", session.put(&closed, b"key", &large));
+    let swapped = session.compare_and_swap(&tree, b"key", old, new);
+    refused("auto swap", swapped.map(|swapped| swapped.expect("it was old")));
+    // One that was committed after the snapshot.
+    holder.commit().expect("commit");
+    refused("put after a commit", late.put(&tree, b"key", &large));
+    late.abort().expect("abort");
+    owner.abort().expect("abort");
+    session.put(&tree, b"key", &large).expect("put");
+    assert!(session.get(&tree, b"key").expect("get").as_ref() == Some(&large));
+}

@@ -2,12 +2,15 @@
 //! durable.
 
 use std::{
+    future::Future,
     io::ErrorKind,
+    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
+    task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
@@ -253,4 +256,40 @@ fn a_change_in_a_closure_that_would_wait_for_its_commit_changes_nothing() {
     assert_eq!(found.expect("a scan"), expected);
     ticket.expect("it does not wait").wait().expect("durable");
     assert!(session.contains(&records, b"ticket").expect("contains"));
+}
+
+fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn futures_that_would_wait_for_the_log_in_a_closure_give_an_error() {
+    let _watchdog = Watchdog::start("futures in closures", Duration::from_secs(60));
+    let (engine, tree) = opened();
+    let session = engine.session().expect("session");
+    let mut durable = session.put_ticket(&tree, b"durable", b"").expect("put");
+    durable.clone().wait().expect("durable");
+    let (go, goes) = tokio::sync::oneshot::channel::<()>();
+    let mut task =
+        engine.spawn(async move |_| goes.await.expect("the sender lives")).expect("spawn");
+    let (inner, inside) = (engine.session().expect("session"), tree.clone());
+    let (sender, receiver) = mpsc::channel();
+    let polled = on_flusher(&session, &tree, move || {
+        let put = || inner.put_ticket(&inside, b"k", b"v").expect("it does not wait");
+        // Another closure does not wait.
+        put().on_durable(move |outcome| sender.send(outcome).expect("it is awaited"));
+        let polled = [poll_once(&mut put()), poll_once(&mut task), poll_once(&mut durable)];
+        (polled, task)
+    });
+    let (polled, mut task) = polled.recv_timeout(LONG).expect("it was called");
+    let [ticket, spawned, durable] = polled;
+    assert!(matches!(ticket, Poll::Ready(Err(Error::Reentrant(_)))), "{ticket:?}");
+    assert!(matches!(spawned, Poll::Ready(Err(Error::Reentrant(_)))), "{spawned:?}");
+    assert!(matches!(durable, Poll::Ready(Ok(()))), "{durable:?}");
+    receiver.recv_timeout(LONG).expect("it was called").expect("durable");
+    // The task goes on, and its future still gives its result.
+    go.send(()).expect("the task lives");
+    while poll_once(&mut task).map(Result::unwrap).is_pending() {
+        thread::yield_now();
+    }
 }

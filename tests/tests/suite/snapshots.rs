@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Durability, Engine, Error, MIN_LOG_BYTES, Reads, Session, Snapshot, Tree};
-use wattle_tests::harness::{Device, Watchdog, rounds, seed, small_pool};
+use wattle_tests::harness::{Device, Watchdog, eventually, rounds, seed, small_pool};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -266,6 +266,44 @@ fn a_snapshot_of_durable_reads_has_the_commits_of_its_session() {
     assert!(own.contains(&tree, b"a").expect("contains"));
     ticket.wait().expect("durable");
     assert!(engine.snapshot().expect("snapshot").contains(&tree, b"a").expect("contains"));
+}
+
+#[test]
+fn readers_that_no_thread_uses_make_room_for_sessions() {
+    let _watchdog = Watchdog::start("idle readers", Duration::from_secs(60));
+    let (engine, tree) = opened(48);
+    let session = engine.session().expect("session");
+    // Each keeps a reader, as long as there is room.
+    let snapshots: Vec<Snapshot> = (0..100)
+        .map(|number| {
+            session.put(&tree, b"a", &key(number)).expect("put");
+            let snapshot = engine.snapshot().expect("snapshot");
+            assert_eq!(snapshot.get(&tree, b"a").expect("get"), Some(key(number)));
+            snapshot
+        })
+        .collect();
+    let mut sessions = vec![session];
+    let full = loop {
+        match engine.session() {
+            Ok(session) => sessions.push(session),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::Limit(_)), "{full}");
+    assert!(sessions.len() > 1);
+    // No reader is left, and none can begin.
+    assert!(matches!(snapshots[0].get(&tree, b"a"), Err(Error::Limit(_))));
+    drop(sessions.pop());
+    for (number, snapshot) in (0..).zip(&snapshots) {
+        assert_eq!(snapshot.get(&tree, b"a").expect("get"), Some(key(number)));
+    }
+    // A range is a reader that is used.
+    let range = snapshots[0].scan(&tree).expect("scan");
+    assert!(matches!(engine.session().err(), Some(Error::Limit(_))));
+    drop(range);
+    drop(engine.async_session().expect("the room of the range"));
+    drop(engine.spawn(async |_| ()).expect("the same room"));
+    eventually("the task has ended", || engine.session().is_ok());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
     thread,
     time::Duration,
 };
-use wattle::{Engine, Error, MIN_LOG_BYTES, Tree};
+use wattle::{AsyncSession, Engine, Error, MIN_LOG_BYTES, Session, Spawned, Tree};
 use wattle_tests::harness::{Device, Watchdog, eventually, rounds, small_pool};
 
 fn opened(frames: u64) -> (Engine, Tree) {
@@ -140,4 +140,99 @@ fn an_engine_with_tasks_stays_open_until_the_last_one_ends() {
     sender.send(()).expect("the task lives");
     wait(task).expect("the task ends").expect("put");
     engine.close().expect("nothing holds the engine");
+}
+
+/// Takes all rooms for sessions that are left.
+fn all_sessions(engine: &Engine) -> Vec<Session> {
+    let mut sessions = Vec::new();
+    loop {
+        match engine.session() {
+            Ok(session) => sessions.push(session),
+            Err(Error::Limit(_)) => return sessions,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn tasks_share_the_sessions_of_other_tasks_where_there_is_no_room_for_more() {
+    let _watchdog = Watchdog::start("tasks at the limit", Duration::from_secs(60));
+    let (engine, tree) = opened(48);
+    let (go, goes) = tokio::sync::oneshot::channel::<()>();
+    let first = engine.spawn(async move |session| {
+        goes.await.expect("the sender lives");
+        drop(session);
+    });
+    let first = first.expect("spawn");
+    let sessions = all_sessions(&engine);
+    assert!(!sessions.is_empty());
+    let put = |number: u64| {
+        let tree = tree.clone();
+        engine.spawn(async move |session| session.put(&tree, &key(number), b"").await)
+    };
+    let others: Vec<_> = (0..20).map(|number| put(number).expect("spawn")).collect();
+    for task in others {
+        wait(task).expect("the task ends").expect("put");
+    }
+    go.send(()).expect("the task lives");
+    wait(first).expect("the task ends");
+    assert_eq!(sessions[0].scan(&tree).expect("scan").count(), 20);
+    // The room of the tasks is free again, and without a task there is none to share.
+    let last = engine.session().expect("the room of the tasks");
+    assert!(matches!(put(20).err(), Some(Error::Limit(_))));
+    drop(last);
+    wait(put(20).expect("spawn")).expect("the task ends").expect("put");
+}
+
+#[test]
+fn the_room_of_a_session_that_ends_is_kept_for_the_task_that_was_sent_to_share_it() {
+    let _watchdog = Watchdog::start("a session handed over", Duration::from_secs(60));
+    let (engine, tree) = opened(48);
+    let ((begun, begins), (go, goes)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let of_task = engine.clone();
+    // It blocks its thread, so that the next task has not begun when this one ends.
+    let first = engine.spawn(async move |session: AsyncSession| {
+        begun.send(()).expect("it is awaited");
+        goes.recv().expect("the sender lives");
+        drop(session);
+        of_task.session().map(drop)
+    });
+    let first = first.expect("spawn");
+    begins.recv().expect("the task runs");
+    let sessions = all_sessions(&engine);
+    let of_second = tree.clone();
+    let second = engine.spawn(async move |session| session.put(&of_second, b"second", b"").await);
+    let second = second.expect("spawn");
+    go.send(()).expect("the task lives");
+    let stolen = wait(first).expect("the task ends");
+    assert!(matches!(stolen, Err(Error::Limit(_))), "{stolen:?}");
+    wait(second).expect("the task ends").expect("put");
+    assert!(sessions[0].contains(&tree, b"second").expect("contains"));
+    drop(engine.session().expect("the room of the tasks"));
+}
+
+/// Sends a task when it is dropped.
+struct Sends(Engine, std::sync::mpsc::Sender<Option<Spawned<()>>>);
+
+impl Drop for Sends {
+    fn drop(&mut self) {
+        self.1.send(self.0.spawn(async |_| ()).ok()).expect("it is awaited");
+    }
+}
+
+#[test]
+fn a_closure_that_is_dropped_may_send_another_task() {
+    let _watchdog = Watchdog::start("dropped closures", Duration::from_secs(60));
+    let (engine, _tree) = opened(48);
+    let (sender, sent) = std::sync::mpsc::channel();
+    let spawn = || {
+        let sends = Sends(engine.clone(), sender.clone());
+        engine.spawn(async move |_| drop(sends))
+    };
+    // In the task, and where there is no room for it.
+    wait(spawn().expect("spawn")).expect("the task ends");
+    wait(sent.recv().expect("dropped").expect("sent")).expect("the task ends");
+    let _sessions = all_sessions(&engine);
+    assert!(matches!(spawn().err(), Some(Error::Limit(_))));
+    assert!(sent.recv().expect("dropped").is_none());
 }

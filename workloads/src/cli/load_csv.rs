@@ -3,7 +3,8 @@
 //! The crate `csv` reads everything: a quote that is never closed swallows the rest of the file
 //! as one value, and `"ab"cd` becomes `abcd`. It has no strict mode, and its line numbers skip the
 //! line feed after a carriage return. Here such a row is an error, because the bytes of a wrong
-//! value would be stored. The crate remains the reference of the tests.
+//! value would be stored. Each field has a limit ([`Rows::limit`]), so that such a quote fills no
+//! more memory than the longest field may take. The crate remains the reference of the tests.
 
 use std::io::{self, BufRead, ErrorKind};
 
@@ -37,8 +38,18 @@ impl<'i> Rows<'i> {
             first_line: 1,
             lines: 0,
             longest,
+            fields: Vec::new(),
+            others: u64::MAX,
         };
         Rows { input, row, begun: false }
+    }
+
+    /// The fields of the following rows have at most so many bytes each, and `others` the fields
+    /// after them. The names are for messages.
+    pub(super) fn limit(&mut self, fields: Vec<(&'static str, u64)>, others: u64) {
+        let sum: u64 = fields.iter().map(|(_, most)| most).sum();
+        (self.row.longest, self.row.others) = (sum + others, others);
+        self.row.fields = fields;
     }
 
     /// Reads the next row; gives whether there is one.
@@ -133,6 +144,10 @@ struct Row {
     /// Lines that have ended since the beginning of the input.
     lines: u64,
     longest: u64,
+    /// Name of each field, and its bytes at most.
+    fields: Vec<(&'static str, u64)>,
+    /// Bytes of each further field, at most.
+    others: u64,
 }
 
 impl Row {
@@ -167,11 +182,31 @@ impl Row {
                     return Ok((used, true));
                 }
             }
-            if (self.bytes.len() + self.ends.len()) as u64 > self.longest {
-                return Err(format!("a row of more than {} bytes", self.longest));
-            }
+            self.check_length()?;
         }
         Ok((used, false))
+    }
+
+    /// Refuses a row that is too long before more of it is read.
+    fn check_length(&self) -> Result<(), String> {
+        let len = (self.bytes.len() - self.ends.last().unwrap_or(&0)) as u64;
+        let (name, most) = self.fields.get(self.ends.len()).copied().unwrap_or(("", self.others));
+        if len > most {
+            let never = match (self.at, self.quote) {
+                (At::Quoted, Some(line)) => {
+                    format!("; perhaps the quote that opens in line {line} is never closed")
+                }
+                _ => String::new(),
+            };
+            return Err(match name {
+                "" => format!("field {} has more than {most} bytes{never}", self.ends.len() + 1),
+                name => format!("\"{name}\" has more than {most} bytes{never}"),
+            });
+        }
+        if (self.bytes.len() + self.ends.len()) as u64 > self.longest {
+            return Err(format!("a row of more than {} bytes", self.longest));
+        }
+        Ok(())
     }
 
     /// Reads a byte that has a meaning; gives whether the row has ended.
@@ -329,6 +364,29 @@ mod tests {
         for long in ["x".repeat(1100), format!("\"{}", "\n".repeat(1100)), ",".repeat(1100)] {
             let (_, why) = rows(long.as_bytes(), 100);
             assert_eq!(why.unwrap(), "a row of more than 1000 bytes");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_too_long_is_refused_before_more_is_read() {
+        let rest = "x,\n".repeat(1000);
+        for (begin, part) in [
+            ("a,\"b\n", "\"value\" has more than 20 bytes; perhaps the quote that opens in line 3"),
+            ("\"a,b\n", "\"key\" has more than 10 bytes; perhaps the quote that opens in line 3"),
+            ("a,b,\"c\n", "field 3 has more than 5 bytes; perhaps the quote that opens in line 3"),
+            ("abcdefghijklm,b\n", "\"key\" has more than 10 bytes"),
+        ] {
+            let text = format!("{}\n{}\n{begin}{rest}", "k".repeat(200), "1234567890,v");
+            let mut left = text.as_bytes();
+            let mut input = BufReader::with_capacity(16, &mut left);
+            let mut rows = Rows::new(&mut input, 1000);
+            assert!(matches!(rows.read(), Ok(true)));
+            rows.limit(vec![("key", 10), ("value", 20)], 5);
+            assert!(matches!(rows.read(), Ok(true)));
+            let Err(NoRow::Bad(why)) = rows.read() else { panic!("{begin:?} is read") };
+            assert!(why.starts_with(part), "{why}");
+            assert_eq!(rows.first_line(), 3);
+            assert!(left.len() > rest.len() - 64, "{begin:?}: {} bytes are left", left.len());
         }
     }
 

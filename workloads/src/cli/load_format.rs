@@ -28,6 +28,9 @@ pub enum LoadFormat {
     Csv,
 }
 
+/// Bytes of everything but key and value in a line or row, at most.
+const OTHERS: u64 = 1 << 16;
+
 /// Reads an input line by line.
 pub(super) struct Input<'i> {
     source: Source<'i>,
@@ -61,6 +64,21 @@ enum Column {
     KeyHex,
     Value,
     ValueHex,
+}
+
+impl Column {
+    /// Its name, and the bytes of a field at most, where two quotes that stand for one count as
+    /// one. The store refuses a name or a key that is shorter than this and still too long, and
+    /// tells its length.
+    fn limit(self) -> (&'static str, u64) {
+        match self {
+            Column::Tree => ("tree", OTHERS),
+            Column::Key => ("key", OTHERS),
+            Column::KeyHex => ("key_hex", OTHERS),
+            Column::Value => ("value", MAX_VALUE),
+            Column::ValueHex => ("value_hex", 2 * MAX_VALUE),
+        }
+    }
 }
 
 impl<'i> Input<'i> {
@@ -117,18 +135,16 @@ impl<'i> Input<'i> {
     }
 }
 
-/// Bytes of a line, or of a row without its quotes, that can hold the longest key and value, at
-/// most. Names, blanks, and the name of the tree have [`OTHERS`].
+/// Bytes of a line that can hold the longest key and value, or of the header of csv, at most.
+/// Names, blanks, and the name of the tree have [`OTHERS`].
 fn longest(format: LoadFormat) -> u64 {
-    /// Bytes of everything but key and value.
-    const OTHERS: u64 = 1 << 16;
     let per_byte = match format {
         // \xff
         LoadFormat::Lines => 4,
         // \u00ff
         LoadFormat::Jsonl => 6,
-        // key_hex and value_hex; two quotes that stand for one count as one.
-        LoadFormat::Csv => 2,
+        // The fields of a row have limits of their own.
+        LoadFormat::Csv => 0,
     };
     per_byte * (MAX_KEY as u64 + MAX_VALUE) + OTHERS
 }
@@ -268,7 +284,9 @@ impl Csv<'_> {
         if self.columns.is_none() {
             // An input without a header is refused as well.
             self.rows.read()?;
-            self.columns = Some(columns(self.rows.fields()).map_err(NoRow::Bad)?);
+            let columns = columns(self.rows.fields()).map_err(NoRow::Bad)?;
+            self.rows.limit(columns.iter().map(|column| column.limit()).collect(), OTHERS);
+            self.columns = Some(columns);
         }
         if !self.rows.read()? {
             return Ok(None);
@@ -339,6 +357,32 @@ mod tests {
         let mut input = Input::new(&mut text, LoadFormat::Lines, None).unwrap();
         input.longest = 20;
         assert_eq!(input.next().unwrap().unwrap().tree, b"12345678901234567890");
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_refused_before_all_is_read() {
+        let rest = "more,and more\n".repeat(20_000);
+        for (text, why) in [
+            ("value,key\n1,\"2\n", "line 2 of the input: \"key\" has more than 65536 bytes"),
+            ("key,value\n1,2\n\"3,\n", "line 3 of the input: \"key\" has more than 65536 bytes"),
+            ("key,value\n1,2\n3,4,\"", "line 3 of the input: field 3 has more than 65536 bytes"),
+            ("\"key,value\n", "line 1 of the input: a row of more than 65536 bytes"),
+        ] {
+            let text = format!("{text}{rest}");
+            let mut left = text.as_bytes();
+            let mut read = std::io::BufReader::with_capacity(4096, &mut left);
+            let mut input = Input::new(&mut read, LoadFormat::Csv, Some("t".to_owned())).unwrap();
+            let refused = loop {
+                match input.next() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("it is read"),
+                    Err(Exit::Failed(refused)) => break refused,
+                    Err(other) => panic!("{other:?}"),
+                }
+            };
+            assert!(refused.starts_with(why), "{refused}");
+            assert!(left.len() > rest.len() / 2, "{} bytes are left", left.len());
+        }
     }
 
     #[test]
