@@ -1,5 +1,6 @@
-//! Claims about TPC-C, on a recorded run of one warehouse. The ranges are those of two recordings,
-//! widened by the half of a point or percent in which a third one may differ.
+//! Claims about TPC-C, on a recorded run of one warehouse. No two recordings are alike, because rows
+//! are loaded by tasks that wait for the device. The ranges are those of fourteen recordings on a
+//! busy machine, widened by half a point or percent.
 
 use std::ops::Range;
 
@@ -13,12 +14,12 @@ fn of(text: &str, pages: usize, trace: &Trace) -> Counts {
     run(text, pages, trace, Device::default())
 }
 
-/// Mean misses and writes of three seeds.
+/// Mean misses and writes of eight seeds. Misses of a policy that samples scatter by 0.4 %.
 fn mean(text: &str, pages: usize, trace: &Trace) -> [f64; 2] {
     let spec = wattle_workloads::simulate::registry::Spec::parse(text).unwrap();
-    let runs = (1..=3).map(|seed| spec.run(trace, pages, seed, Device::default(), |_| true));
+    let runs = (1..=8).map(|seed| spec.run(trace, pages, seed, Device::default(), |_| true));
     let runs: Vec<Counts> = runs.map(Option::unwrap).collect();
-    let sum = |of: &dyn Fn(&Counts) -> u64| runs.iter().map(of).sum::<u64>() as f64 / 3.0;
+    let sum = |of: &dyn Fn(&Counts) -> u64| runs.iter().map(of).sum::<u64>() as f64 / 8.0;
     [sum(&|counts| counts.misses), sum(&Counts::all_writes)]
 }
 
@@ -48,7 +49,7 @@ fn the_write_weight_trades_misses_for_writes() {
         trace,
         10,
         &[
-            ("watt:write_weight=8", 1.047..1.07, 0.885..0.908),
+            ("watt:write_weight=8", 1.05..1.066, 0.887..0.904),
             heavy.clone(),
             ("lru", 1.05..1.07, 1.09..1.11),
             ("hyperbolic", 1.005..1.03, 1.02..1.04),
@@ -60,7 +61,7 @@ fn the_write_weight_trades_misses_for_writes() {
         trace,
         5,
         &[
-            ("watt:write_weight=8", 1.038..1.065, 0.865..0.89),
+            ("watt:write_weight=8", 1.042..1.06, 0.867..0.886),
             heavy,
             ("lru", 0.95..0.97, 1.045..1.065),
             ("hyperbolic", 0.93..0.96, 0.995..1.015),
@@ -81,17 +82,17 @@ fn the_write_weight_trades_as_in_the_figure_on_a_longer_run() {
 }
 
 /// FBARC, Figure 9, trace C: its hit rate is one point below that of LRU and ARC with the smallest
-/// cache and equal with the largest one. Here it is two points above LRU with 256 pages and one to
-/// three below with more, and two to six below ARC. Its writes are in fewer runs than those of all
+/// cache and equal with the largest one. Here it is two points above LRU with 256 pages and a
+/// half to two and a half below with more, and three to six below ARC. Its writes are in fewer runs than those of all
 /// others but CFDC.
 #[test]
 fn fbarc_hits_less_than_arc_and_writes_in_fewer_runs() {
     let trace = recorded::tpcc();
     for (pages, lru, arc) in [
-        (256, 1.0..3.2, -6.9..-4.7),
-        (512, -2.0..0.3, -7.3..-5.0),
-        (1024, -3.8..-1.5, -5.6..-3.4),
-        (2048, -2.8..-0.3, -3.5..-1.0),
+        (256, 1.6..2.9, -6.3..-5.1),
+        (512, -1.2..0.05, -6.5..-5.2),
+        (1024, -3.1..-1.9, -5.0..-3.8),
+        (2048, -2.7..-1.4, -3.3..-2.1),
     ] {
         let rate = |counts: &Counts| 100.0 * counts.hit_ratio();
         let runs = |counts: &Counts| counts.write_runs as f64 / counts.all_writes() as f64;
@@ -109,16 +110,22 @@ fn fbarc_hits_less_than_arc_and_writes_in_fewer_runs() {
 
 /// FBARC, section 5.4 and Figure 15, on its own kind of load: a parasite takes 5 to 13 points from
 /// LRU, 5 to 13 from CFLRU and CFDC, 3 to 5 from FOR+, and at most 0.4 from ARC and FBARC. Here ARC
-/// loses at most 0.7 and FOR+ 0.8 (of several recorded runs), LRU 14 to 23; but FBARC loses 2 to 6
-/// points from 1024 pages on: T3, which holds its dirty pages, is not protected.
+/// loses at most 0.7 and FOR+ 0.8 (of several recorded runs), LRU 12 to 24; but FBARC loses 2 to 5
+/// points to one that writes: T3, which holds its dirty pages, is not protected.
 #[test]
 fn parasites_in_tpc_c_hurt_all_but_arc_and_for_plus() {
     let load = recorded::tpcc();
     for pages in [512, 1024, 2048] {
+        // One run of a few hundred accesses gives points that scatter by several; the mean of five
+        // at different times does not.
         let lost = |policy: &str| {
+            let times = [160_000, 170_000, 180_000, 190_000, 200_000];
             let rate = |parasite| {
-                let load = with_parasite(load, 200_000 - pages, pages, parasite);
-                hit_rate_at_end(policy, pages, &load)
+                let rates = times.map(|time| {
+                    let load = with_parasite(load, time - pages, pages, parasite);
+                    hit_rate_at_end(policy, pages, &load)
+                });
+                rates.iter().sum::<f64>() / times.len() as f64
             };
             let without = rate(None);
             let lost = [Some(false), Some(true)].map(|parasite| without - rate(parasite));
@@ -126,14 +133,14 @@ fn parasites_in_tpc_c_hurt_all_but_arc_and_for_plus() {
             lost
         };
         assert!(lost("arc").iter().all(|points| *points <= 1.0), "arc {pages}");
-        assert!(lost("for+").iter().all(|points| *points <= 1.2), "for+ {pages}");
+        assert!(lost("for+").iter().all(|points| *points <= 1.1), "for+ {pages}");
         let lru = lost("lru");
-        assert!(lru[0] == lru[1] && (10.0..26.0).contains(&lru[0]), "lru {pages}: {lru:?}");
+        assert!(lru[0] == lru[1] && (11.0..25.0).contains(&lru[0]), "lru {pages}: {lru:?}");
         let cflru = lost("cflru:window=0.4");
-        assert!(cflru[1] > 10.0 && cflru[0] < 0.7 * cflru[1], "cflru {pages}: {cflru:?}");
+        assert!(cflru[1] > 11.0 && cflru[0] < 0.65 * cflru[1], "cflru {pages}: {cflru:?}");
         let fbarc = lost("fbarc");
-        assert!(fbarc.iter().all(|points| *points < 8.0), "fbarc {pages}: {fbarc:?}");
-        assert!(fbarc[1] < 0.5 * lru[1], "fbarc {pages}: {fbarc:?}");
+        assert!(fbarc.iter().all(|points| *points < 6.0), "fbarc {pages}: {fbarc:?}");
+        assert!(fbarc[1] < 0.4 * lru[1], "fbarc {pages}: {fbarc:?}");
     }
 }
 
@@ -186,7 +193,15 @@ fn the_ranking_of_the_thesis_depends_on_the_pool_size() {
         // Here LFU is the better one with small pools.
         assert_eq!(lfu < lfuda, lfu_better, "lfu {lfu}, lfuda {lfuda} at {percent} %");
         let filo = relative("filo");
-        assert!(if percent >= 7 { filo > 1.15 } else { filo > 1.0 }, "filo at {percent} %: {filo}");
+        let expected = match percent {
+            1 => 1.05..1.09,
+            3 => 0.98..1.02,
+            7 => 1.13..1.21,
+            15 => 1.48..1.62,
+            30 => 1.94..2.2,
+            _ => 1.66..1.9,
+        };
+        assert!(expected.contains(&filo), "filo at {percent} %: {filo}");
     }
 }
 
