@@ -28,8 +28,8 @@ pub enum Found {
 /// Most keys of one [`Tree::multi_get_step`]: enough to hide the latency of memory.
 pub const MULTI_GET: usize = 32;
 impl Tree {
-    /// Looks `key` up and appends its value, as `view` sees it, to `value`. A step that stops, and one
-    /// that finds a large value, leaves `value` as it was.
+    /// Looks `key` up and appends its value, as `view` sees it, to `value`. A step that stops, or
+    /// finds a large value, leaves `value` as it was.
     #[inline(always)]
     pub fn get_step<V: View>(
         &self,

@@ -1,8 +1,8 @@
 //! The figures of a probed device, kept in a small file beside the store: `wattle probe` writes it,
 //! and opening the store reads it.
 //!
-//! Format, version 2: lines of ASCII text, each a name, a space and a value. Version 1, which has no
-//! rates, is read as well.
+//! Format, version 2: lines of ASCII text, each a name, a space and a value. Version 1, which has
+//! no rates, is read as well.
 //!
 //! ```text
 //! wattle-device 2

@@ -1,6 +1,6 @@
-//! Claims about TPC-C, on a recorded run of one warehouse. No two recordings are alike, because rows
-//! are loaded by tasks that wait for the device. The ranges are those of fourteen recordings on a
-//! busy machine, widened by half a point or percent.
+//! Claims about TPC-C, on a recorded run of one warehouse. No two recordings are alike, because
+//! rows are loaded by tasks that wait for the device. The ranges are those of fourteen recordings
+//! on a busy machine, widened by half a point or percent.
 
 use std::ops::Range;
 
@@ -82,9 +82,9 @@ fn the_write_weight_trades_as_in_the_figure_on_a_longer_run() {
 }
 
 /// FBARC, Figure 9, trace C: its hit rate is one point below that of LRU and ARC with the smallest
-/// cache and equal with the largest one. Here it is two points above LRU with 256 pages and a
-/// half to two and a half below with more, and three to six below ARC. Its writes are in fewer runs than those of all
-/// others but CFDC.
+/// cache and equal with the largest one. Here it is two points above LRU with 256 pages and a half
+/// to two and a half below with more, and three to six below ARC. Its writes are in fewer runs than
+/// those of all others but CFDC.
 #[test]
 fn fbarc_hits_less_than_arc_and_writes_in_fewer_runs() {
     let trace = recorded::tpcc();
