@@ -47,7 +47,7 @@ struct Values {
     /// They only grow.
     counters: [(&'static str, u64); 27],
     /// As they are now.
-    gauges: [(&'static str, f64); 17],
+    gauges: [(&'static str, f64); 19],
     /// Pages that were not evicted, by reason.
     refused: [(&'static str, u64); 9],
 }
@@ -66,6 +66,8 @@ impl Values {
             warm_pages_read,
             is_warming,
             pages_written,
+            device_reads_per_second,
+            device_writes_per_second,
             write_concurrency,
             read_ahead,
             evictions,
@@ -146,6 +148,9 @@ impl Values {
             gauges: [
                 ("wattle_frames", frames as f64),
                 ("wattle_free_frames", free_frames as f64),
+                // 0 if the device was not probed.
+                ("wattle_device_reads_per_second", device_reads_per_second.unwrap_or(0) as f64),
+                ("wattle_device_writes_per_second", device_writes_per_second.unwrap_or(0) as f64),
                 ("wattle_write_concurrency", write_concurrency as f64),
                 ("wattle_read_ahead", read_ahead as f64),
                 ("wattle_warm_pages_listed", warm_pages_listed as f64),
