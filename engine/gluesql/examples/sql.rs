@@ -1,4 +1,4 @@
-//! Accounts in SQL: a table, a transfer as a transaction that runs again after a conflict, a report.
+//! Accounts in SQL: a table, a transaction that runs again after a conflict, a report.
 //!
 //! `cargo run --example sql -- STORE`; without an argument it uses a temporary store.
 

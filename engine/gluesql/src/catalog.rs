@@ -41,11 +41,9 @@ impl Catalog {
         let session = engine.session().map_err(storage)?;
         let mut found = session.get(&tables, FORMAT_KEY).map_err(storage)?;
         if found.is_none() {
-            match session.insert(&tables, FORMAT_KEY, FORMAT) {
-                // Another connection was first.
-                Ok(()) | Err(Error::KeyExists | Error::Conflict(_)) => {}
-                Err(error) => return Err(storage(error)),
-            }
+            // Another connection may be first.
+            let set = |before: Option<&[u8]>| Some(before.unwrap_or(FORMAT).to_vec());
+            session.fetch_update(&tables, FORMAT_KEY, set).map_err(storage)?;
             found = session.get(&tables, FORMAT_KEY).map_err(storage)?;
         }
         if found.as_deref() != Some(FORMAT) {

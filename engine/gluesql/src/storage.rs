@@ -29,9 +29,12 @@ pub struct WattleStorage {
     options: TxnOptions,
     open: Option<Open>,
     pub(crate) functions: Functions,
-    /// Tables that were decoded, with the bytes that they had.
-    tables: RefCell<HashMap<String, (Vec<u8>, Arc<Table>)>>,
+    /// Tables by name, so that a statement decodes a record that has not changed only once.
+    tables: RefCell<HashMap<String, Known>>,
 }
+
+/// The record of a table, and what it says.
+type Known = (Vec<u8>, Arc<Table>);
 
 /// A transaction that has begun.
 struct Open {

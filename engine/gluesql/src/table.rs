@@ -1,9 +1,9 @@
-//! What is recorded about a table, and its rows as bytes.
+//! The record of a table, and its rows as bytes.
 //!
 //! A row begins with the number of its *shape*: the list of the columns that the table had when the
-//! row was written. `ALTER TABLE` adds a shape and rewrites no row. A row of an older shape gets the
-//! default values of newer columns when it is read, and loses the columns that were dropped. So a
-//! transaction that inserts rows while another one alters the table writes rows that stay readable.
+//! row was written. `ALTER TABLE` adds a shape and rewrites no row. A row of an older shape is read
+//! with the default values of newer columns, and without the columns that were dropped. So a row
+//! stays readable that a transaction inserts while another one alters the table.
 
 use crate::error::{damaged, message, not_stored};
 use gluesql_core::{

@@ -61,6 +61,15 @@ fn stored_rows(engine: &Engine) -> usize {
 
 #[test]
 fn commits_survive_reopening() {
+    commits_survive(|engine| engine.close().expect("closed"));
+}
+
+#[test]
+fn commits_survive_a_crash() {
+    commits_survive(|engine| engine.abandon().expect("abandoned"));
+}
+
+fn commits_survive(end: impl FnOnce(Engine)) {
     let (dir, engine) = new_store();
     let mut glue = connect(&engine);
     run(&mut glue, "CREATE TABLE t (id INT PRIMARY KEY, v TEXT); CREATE TABLE log (v TEXT)");
@@ -70,7 +79,7 @@ fn commits_survive_reopening() {
     run(&mut glue, "ALTER TABLE t ADD COLUMN n INT DEFAULT 7");
     run(&mut glue, "BEGIN; INSERT INTO t VALUES (3, 'open', 1)");
     drop(glue);
-    engine.close().expect("closed");
+    end(engine);
 
     let engine = open(dir.path());
     let mut glue = connect(&engine);
@@ -154,7 +163,59 @@ fn transactions_that_create_the_same_table_or_function_meet_a_conflict() {
     assert_eq!(rows(&mut b, "SELECT COUNT(*) FROM t"), ["0"]);
 }
 
-/// A row that was inserted with the columns of before gets those of the table.
+#[test]
+fn threads_that_run_again_after_a_conflict_lose_no_change() {
+    const THREADS: usize = 3;
+    const CHANGES: usize = 30;
+    let (_dir, engine) = new_store();
+    let start = std::sync::Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for id in 0..THREADS {
+            let (engine, start) = (&engine, &start);
+            scope.spawn(move || {
+                // All of them open the new store, and one creates the table.
+                let mut glue = connect(engine);
+                again(&mut glue, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, v INT)");
+                again(&mut glue, &format!("INSERT INTO t VALUES ({id}, 0)"));
+                start.wait();
+                for _ in 0..CHANGES {
+                    again(&mut glue, "BEGIN; UPDATE t SET v = v + 1; COMMIT");
+                }
+            });
+        }
+    });
+    let all = (THREADS * CHANGES).to_string();
+    assert_eq!(rows(&mut connect(&engine), "SELECT v FROM t"), vec![all; THREADS]);
+}
+
+/// Runs a transaction until it meets no conflict.
+fn again(glue: &mut Glue<WattleStorage>, sql: &str) {
+    while let Err(error) = glue.execute(sql) {
+        assert!(is_conflict(&error), "{sql}: {error}");
+        glue.execute("ROLLBACK").expect("rolled back");
+    }
+}
+
+#[test]
+fn a_store_that_is_open_read_only_is_read() {
+    let (dir, engine) = new_store();
+    let mut glue = connect(&engine);
+    run(&mut glue, "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)");
+    run(&mut glue, "CREATE TABLE dropped (id INT PRIMARY KEY); DROP TABLE dropped");
+    drop(glue);
+    engine.close().expect("closed");
+    let options = Options::default().pool_bytes(POOL).read_only(true);
+    let engine = Engine::open(dir.path().join("store"), options).expect("an engine");
+    let mut glue = connect(&engine);
+    assert_eq!(rows(&mut glue, "SELECT id FROM t"), ["1"]);
+    let error = fails(&mut glue, "INSERT INTO t VALUES (2)");
+    assert!(error.to_string().contains("read-only"), "{error}");
+    let read_only = TxnOptions { read_only: true, ..Default::default() };
+    let storage = WattleStorage::with_options(&engine, read_only).expect("a connection");
+    assert_eq!(rows(&mut Glue::new(storage), "SELECT id FROM t"), ["1"]);
+}
+
+/// A row that was inserted with the earlier columns gets those of the table.
 #[test]
 fn a_table_is_altered_while_another_connection_changes_it() {
     let (_dir, engine) = new_store();
@@ -235,6 +296,31 @@ fn constraints_hold_between_serializable_transactions() {
         assert_eq!(rows(&mut b, "SELECT COUNT(*) FROM t"), [count]);
         run(&mut a, "DROP TABLE t");
     }
+}
+
+/// Such a transaction owns the tree of all rows.
+#[test]
+fn a_transaction_that_is_too_large_for_versions_is_rolled_back_or_committed_as_a_whole() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options =
+        Options::default().pool_bytes(POOL).version_bytes(1 << 20).durability(Durability::None);
+    let engine = Engine::open(dir.path().join("store"), options).expect("an engine");
+    let (mut a, mut b) = (connect(&engine), connect(&engine));
+    run(&mut a, "CREATE TABLE t (id INT PRIMARY KEY, v TEXT); CREATE TABLE u (id INT PRIMARY KEY)");
+    let values: Vec<_> = (0..20_000).map(|id| format!("({id}, 'old')")).collect();
+    let insert = format!("INSERT INTO t VALUES {}", values.join(","));
+    run(&mut a, &insert);
+    for (end, value) in [("ROLLBACK", "old"), ("COMMIT", "new")] {
+        run(&mut a, "BEGIN; UPDATE t SET v = 'new'");
+        let error = fails(&mut b, "INSERT INTO u VALUES (1)");
+        assert!(is_conflict(&error), "{error}");
+        run(&mut a, end);
+        let count = format!("SELECT COUNT(*) FROM t WHERE v = '{value}'");
+        assert_eq!(rows(&mut b, &count), ["20000"]);
+    }
+    run(&mut b, "INSERT INTO u VALUES (1)");
+    run(&mut b, "DROP TABLE t");
+    assert_eq!(stored_rows(&engine), 1);
 }
 
 /// Keys whose bytes GlueSQL itself would confuse or refuse.
