@@ -31,7 +31,8 @@ caption { text-align: left; padding: .4em 0; }
   body { max-width: none; margin: 0; padding: 0; font-size: 9pt; }
   .plots { grid-template-columns: 1fr 1fr; gap: 4mm; }
   .wide { overflow-x: visible; } .wide table { font-size: 6.5pt; }
-  .wide th, .wide td { padding: .1em .5em; overflow-wrap: anywhere; }
+  .wide th, .wide td { padding: .1em .5em; }
+  .wide th:first-child, .wide td:first-child { overflow-wrap: anywhere; }
   thead { display: table-header-group; }
   figure, tr, .facts { break-inside: avoid; } h2, caption { break-after: avoid; }
 }
