@@ -360,6 +360,18 @@ impl Engine {
         self.core.info
     }
 
+    /// Whether changes are logged: [`Options::log`](crate::Options::log).
+    ///
+    /// ```
+    /// # use wattle::{Engine, Options, io::IoKind};
+    /// let engine = Engine::open("m", Options::default().io(IoKind::Memory).log(false))?;
+    /// assert!(!engine.has_log());
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    pub fn has_log(&self) -> bool {
+        self.core.log.is_some()
+    }
+
     /// The storage back end in use: `uring`, `threads`, `memory` or `sim`. `threads` may stand in
     /// for `uring` where io_uring is refused.
     pub fn back_end(&self) -> &'static str {
