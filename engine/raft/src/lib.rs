@@ -26,6 +26,9 @@ extern crate self as wattle_raft;
 #[path = "../tests/suite/types.rs"]
 mod types;
 
+/// The log and the state machine of a node.
+pub type Stores<C, A> = (LogStore<C>, StateMachine<C, A>);
+
 /// Opens the log and the state machine of the node whose store this is. Its snapshots are files in
 /// `snapshots`, a directory of this node alone, which is created if its parent exists. An
 /// installation of a snapshot that a crash has interrupted is finished. Once per engine: parts of
@@ -38,7 +41,7 @@ mod types;
 pub fn open<C, A>(
     engine: &Engine,
     snapshots: impl AsRef<Path>,
-) -> Result<(LogStore<C>, StateMachine<C, A>), StorageError<C::NodeId>>
+) -> Result<Stores<C, A>, StorageError<C::NodeId>>
 where
     C: RaftTypeConfig<Entry = Entry<C>, SnapshotData = SnapshotFile>,
     A: Apply<C>,

@@ -79,7 +79,7 @@ const APPLIED: &[u8] = b"applied";
 /// How many times a snapshot is built, or loaded, when the engine cancels the transaction.
 const ATTEMPTS: u32 = 5;
 /// Pause after the first attempt. After the n-th it is n times this.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(10);
 /// Records that are loaded at a time: this many, or this many bytes.
 const BATCH: (usize, usize) = (1024, 1 << 20);
 
@@ -209,15 +209,16 @@ where
     }
 
     fn applied(&self, txn: &Transaction<'_>) -> Result<Applied<C>, Failure<C>> {
-        Ok(self.read_applied(txn).map_err(reading)?.transpose()?.unwrap_or_default())
+        match self.read_applied(txn) {
+            Ok(applied) => Ok(applied),
+            Err(Stop::Cancelled(error)) => Err(reading(error)),
+            Err(Stop::Failed(error)) => Err(error),
+        }
     }
 
-    #[allow(clippy::type_complexity)]
-    fn read_applied(
-        &self,
-        txn: &Transaction<'_>,
-    ) -> wattle::Result<Option<Result<Applied<C>, Failure<C>>>> {
-        txn.get_with(&self.meta, APPLIED, decode::<Applied<C>, C::NodeId>)
+    fn read_applied(&self, txn: &Transaction<'_>) -> Result<Applied<C>, Stop<C>> {
+        let found = txn.get_with(&self.meta, APPLIED, decode::<Applied<C>, C::NodeId>)?;
+        Ok(found.transpose().map_err(Stop::Failed)?.unwrap_or_default())
     }
 
     fn begin(&self, durability: Durability) -> Result<Transaction<'static>, Failure<C>> {
@@ -249,8 +250,7 @@ where
 
     fn try_build(&self, each: &mut dyn FnMut()) -> Result<(), Stop<C>> {
         let txn = self.engine.begin()?;
-        let applied = self.read_applied(&txn)?.transpose().map_err(Stop::Failed)?;
-        let (last_log_id, last_membership) = applied.unwrap_or_default();
+        let (last_log_id, last_membership) = self.read_applied(&txn)?;
         let at = last_log_id.as_ref().map_or(0, |id| id.index);
         // Random: nodes must not give one id to different files.
         let random = RandomState::new().build_hasher().finish();
@@ -449,7 +449,7 @@ mod tests {
     use wattle::{MIN_LOG_BYTES, Options};
 
     fn open(directory: &Path) -> (Engine, Machine) {
-        let options = Options::default().pool_bytes(4 << 20).log_bytes(MIN_LOG_BYTES);
+        let options = Options::default().pool_bytes(16 << 20).log_bytes(16 * MIN_LOG_BYTES);
         let options = options.version_bytes(1 << 20).durability(Durability::None);
         let engine = Engine::open(directory.join("store"), options).unwrap();
         let opened = crate::open::<TypeConfig, KeyValue>(&engine, directory.join("snapshots"));
@@ -496,18 +496,18 @@ mod tests {
         let (engine, machine) = (engine.clone(), machine.clone());
         blocking::<TypeConfig, _>(move || {
             let other = engine.tree("other").unwrap();
+            let session = engine.session().unwrap();
+            let put = |number: u32| {
+                session.put(&other, &number.to_be_bytes(), &[7; 500]).unwrap();
+            };
+            // More than the limit of versions, once the snapshots need the values before.
+            (0..4000).for_each(put);
             machine.clone().build(&mut || {
                 // One hook per record: only the first of an attempt finds the counter set.
                 if times == 0 {
                     return;
                 }
                 times -= 1;
-                // More than the limit of versions, once the snapshots need the values before.
-                let session = engine.session().unwrap();
-                let put = |number: u32| {
-                    session.put(&other, &number.to_be_bytes(), &[times as u8; 500]).unwrap();
-                };
-                (0..4000).for_each(put);
                 let probe = engine.begin().unwrap();
                 probe.get(&other, b"key").unwrap();
                 for round in 0..1000 {
