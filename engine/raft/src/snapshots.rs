@@ -58,7 +58,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 impl<C: RaftTypeConfig> Snapshots<C> {
     /// Opens the directory, which is created if it is absent: its parent must exist.
     pub fn open(directory: &Path) -> Result<Self, Failure<C>> {
-        Self::prepare(directory).map_err(failed::<C>)?;
+        let directory = &Self::prepare(directory).map_err(failed::<C>)?;
         let (mut files, mut next) = (Vec::new(), 0);
         let entries = fs::read_dir(directory).map_err(|error| failed::<C>(at(directory, error)))?;
         for entry in entries {
@@ -87,15 +87,17 @@ impl<C: RaftTypeConfig> Snapshots<C> {
         Ok(Snapshots { directory: directory.to_path_buf(), state })
     }
 
-    fn prepare(directory: &Path) -> io::Result<()> {
+    /// Creates the directory durably, and gives its absolute path.
+    fn prepare(directory: &Path) -> io::Result<PathBuf> {
         match fs::create_dir(directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(at(directory, error));
             }
             _ => {}
         }
-        let directory = directory.canonicalize()?;
-        directory.parent().map_or(Ok(()), sync_directory)
+        let directory = directory.canonicalize().map_err(|error| at(directory, error))?;
+        directory.parent().map_or(Ok(()), sync_directory)?;
+        Ok(directory)
     }
 
     fn remove(path: &Path) -> io::Result<()> {

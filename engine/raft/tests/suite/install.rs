@@ -8,11 +8,12 @@ use openraft::{
 };
 use std::{
     fs,
+    io::SeekFrom,
     path::{Path, PathBuf},
     pin::pin,
     time::Duration,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use wattle::{Engine, MIN_LOG_BYTES, Options};
 use wattle_raft::LogStore;
 
@@ -75,14 +76,24 @@ async fn snapshot(last: u64) -> (SnapshotMeta<u64, openraft::BasicNode>, Vec<u8>
     let mut leader = Node::open(directory.path());
     leader.write(1..=last).await;
     let mut snapshot = leader.machine.build_snapshot().await.unwrap();
+    let end = snapshot.snapshot.seek(SeekFrom::End(0)).await.unwrap();
+    snapshot.snapshot.seek(SeekFrom::Start(0)).await.unwrap();
     let mut bytes = Vec::new();
     snapshot.snapshot.read_to_end(&mut bytes).await.unwrap();
+    assert_eq!(bytes.len() as u64, end);
     (snapshot.meta, bytes)
 }
 
 async fn install(node: &mut Node, meta: &SnapshotMeta<u64, openraft::BasicNode>, bytes: &[u8]) {
     let mut received = node.machine.begin_receiving_snapshot().await.unwrap();
-    received.write_all(bytes).await.unwrap();
+    // In pieces, and one of them twice, as openraft does.
+    let piece = bytes.len() / 3 + 1;
+    for offset in [0, piece, piece, 2 * piece] {
+        received.seek(SeekFrom::Start(offset as u64)).await.unwrap();
+        let end = bytes.len().min(offset + piece);
+        received.write_all(&bytes[offset..end]).await.unwrap();
+    }
+    received.shutdown().await.unwrap();
     node.machine.install_snapshot(meta, received).await.unwrap();
 }
 
