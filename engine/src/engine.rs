@@ -361,13 +361,6 @@ impl Engine {
     }
 
     /// Whether changes are logged: [`Options::log`](crate::Options::log).
-    ///
-    /// ```
-    /// # use wattle::{Engine, Options, io::IoKind};
-    /// let engine = Engine::open("m", Options::default().io(IoKind::Memory).log(false))?;
-    /// assert!(!engine.has_log());
-    /// # Ok::<(), wattle::Error>(())
-    /// ```
     pub fn has_log(&self) -> bool {
         self.core.log.is_some()
     }

@@ -2,7 +2,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `WTLRAFT1`, length of the meta data (u32), meta data, CRC-32C of the header so far (u32) |
+//! | header | `WTLRAFT1`, length of the meta data (u32), meta data, CRC-32C of all before (u32) |
 //! | each record | length of the key (u32), length of the value (u32), key, value |
 //! | end | `FFFFFFFF`, records (u64), length of the file (u64), CRC-32C of all bytes before (u32) |
 //!

@@ -6,9 +6,9 @@
 //! **Order.** openraft counts on three things. A vote is durable before it is answered:
 //! `save_vote` waits for its ticket. Entries are durable before they are acknowledged: `append`
 //! gives the callback to a task that awaits the ticket, so that entries that arrive meanwhile share
-//! the next flush. And an entry is purged only when it is applied or in a durable snapshot. openraft
-//! does not wait for that when it installs a snapshot from the leader: such a purge is hidden state
-//! in memory at first. The argument is in `machine.rs`.
+//! the next flush. And an entry is purged only when it is applied or in a durable snapshot.
+//! openraft does not wait for that when it installs a snapshot from the leader: such a purge is
+//! hidden state in memory at first. The argument is in `machine.rs`.
 
 use crate::{
     codec::{Failure, Id, LOG_TREE, META_TREE, decode, encode, reading, refused, writing},
@@ -100,7 +100,8 @@ impl<C: RaftTypeConfig<Entry = Entry<C>>> LogStore<C> {
         Ok(())
     }
 
-    /// What an append needs when a purge has not been done yet.
+    /// Purges the hidden entries before an append, if they are covered. Waits for that if the
+    /// append would leave a gap.
     async fn settle_before(&self, first: u64) -> Result<(), Failure<C>> {
         let hidden = self.hidden().clone();
         let Some(to) = hidden else { return Ok(()) };

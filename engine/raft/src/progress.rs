@@ -1,4 +1,4 @@
-//! What the log may rely on: the newest entry whose effect is kept without the log.
+//! The newest entry whose effect is kept without the log.
 
 use openraft::{LogId, RaftTypeConfig};
 use tokio::sync::watch;

@@ -2,7 +2,7 @@
 //!
 //! A file is written under a name that ends in `.part`, synced, renamed to a name that ends in
 //! `.snapshot`, and then the directory is synced. Only then are older files removed. So after a
-//! crash the directory has the snapshot from before, the new one, or both, and perhaps a part. Parts
+//! crash the directory has the previous snapshot, the new one, or both, and perhaps a part. Parts
 //! are removed when the directory is opened, and all snapshots but the newest: the one with the
 //! newest entry, and of these the one with the highest number in its name.
 
@@ -126,8 +126,8 @@ impl<C: RaftTypeConfig> Snapshots<C> {
         part.path().and_then(Path::parent) == Some(&self.directory)
     }
 
-    /// Makes a part, which is complete and synced, the snapshot of the node, and removes the one
-    /// before. False when there is a newer one, which stays.
+    /// Makes a part, which is complete and synced, the snapshot of the node, and removes the
+    /// previous one. False when there is a newer one, which stays.
     pub fn publish(&self, mut part: Part, meta: Meta<C>) -> io::Result<bool> {
         let mut state = self.state();
         if state.current.as_ref().is_some_and(|kept| kept.meta.last_log_id > meta.last_log_id) {

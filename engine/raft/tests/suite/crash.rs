@@ -174,7 +174,7 @@ fn child() {
     runtime.block_on(run(&directory, number(SEED).unwrap()));
 }
 
-/// What a child has acknowledged.
+/// The newest log entry, vote and snapshot that a child has acknowledged.
 #[derive(Debug, Default)]
 struct Acknowledged {
     log: u64,
@@ -198,7 +198,7 @@ fn kill_one(directory: &Path, seed: u64, life: Duration, acknowledged: &mut Ackn
     child.kill().unwrap();
     let status = child.wait().unwrap();
     let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
-    assert!(ready && killed, "the child failed by itself: {status}");
+    assert!(ready && killed, "the child failed before it was killed: {status}");
     let lines = reader.join().unwrap();
     for line in &lines {
         // The last line may be cut.
