@@ -360,6 +360,11 @@ impl Engine {
         self.core.info
     }
 
+    /// Whether changes are logged: [`Options::log`](crate::Options::log).
+    pub fn has_log(&self) -> bool {
+        self.core.log.is_some()
+    }
+
     /// The storage back end in use: `uring`, `threads`, `memory` or `sim`. `threads` may stand in
     /// for `uring` where io_uring is refused.
     pub fn back_end(&self) -> &'static str {

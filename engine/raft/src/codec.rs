@@ -1,6 +1,8 @@
 //! Encoding of records, and errors of storage.
 
-use openraft::{AnyError, NodeId, StorageError, StorageIOError};
+use openraft::{
+    AnyError, LogId, NodeId, RaftTypeConfig, SnapshotMeta, StorageError, StorageIOError,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use std::error::Error;
 
@@ -12,12 +14,21 @@ pub const META_TREE: &str = "raft-meta";
 pub const MACHINE_TREE: &str = "raft-machine";
 pub const DATA_TREE: &str = "raft-data";
 
+pub type Failure<C> = StorageError<<C as RaftTypeConfig>::NodeId>;
+pub type Id<C> = LogId<<C as RaftTypeConfig>::NodeId>;
+pub type Meta<C> = SnapshotMeta<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>;
+
 pub fn reading<I: NodeId>(error: impl Error + 'static) -> StorageError<I> {
     StorageIOError::read(&error).into()
 }
 
 pub fn writing<I: NodeId>(error: impl Error + 'static) -> StorageError<I> {
     StorageIOError::write(AnyError::new(&error)).into()
+}
+
+/// An error with a sentence of its own.
+pub fn refused<I: NodeId>(sentence: impl ToString) -> StorageError<I> {
+    StorageIOError::write(AnyError::error(sentence)).into()
 }
 
 pub fn encode<I: NodeId>(value: &impl Serialize) -> Result<Vec<u8>, StorageError<I>> {

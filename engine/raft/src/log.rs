@@ -6,25 +6,25 @@
 //! **Order.** openraft counts on three things. A vote is durable before it is answered:
 //! `save_vote` waits for its ticket. Entries are durable before they are acknowledged: `append`
 //! gives the callback to a task that awaits the ticket, so that entries that arrive meanwhile share
-//! the next flush. And an entry may be purged only when the state machine that has it is durable:
-//! both are commits of one engine, which become durable in their order. **Not so for the purge
-//! after a snapshot from the leader:** openraft begins it beside the installation (README,
-//! *Limits*).
+//! the next flush. And an entry is purged only when it is applied or in a durable snapshot.
+//! openraft does not wait for that when it installs a snapshot from the leader: such a purge is
+//! hidden state in memory at first. The argument is in `machine.rs`.
 
 use crate::{
-    codec::{LOG_TREE, META_TREE, decode, encode, reading, writing},
+    codec::{Failure, Id, LOG_TREE, META_TREE, decode, encode, reading, refused, writing},
+    progress::Progress,
     remove::remove_some,
 };
 use openraft::{
-    Entry, LogId, LogState, OptionalSend, RaftLogReader, RaftTypeConfig, StorageError, Vote,
+    Entry, LogState, OptionalSend, RaftLogReader, RaftTypeConfig, Vote,
     storage::{LogFlushed, RaftLogStorage},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     fmt::Debug,
     io,
-    marker::PhantomData,
     ops::{Bound, RangeBounds},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use wattle::{Direction, Durability, Engine, Ticket, Transaction, Tree, TxnOptions};
 
@@ -32,36 +32,87 @@ const VOTE: &[u8] = b"vote";
 const PURGED: &[u8] = b"purged";
 const COMMITTED: &[u8] = b"committed";
 
-type Failure<C> = StorageError<<C as RaftTypeConfig>::NodeId>;
-type Id<C> = LogId<<C as RaftTypeConfig>::NodeId>;
-
 /// The log of a node, in trees of its engine.
-pub struct LogStore<C> {
+pub struct LogStore<C: RaftTypeConfig> {
     engine: Engine,
     log: Tree,
     meta: Tree,
-    config: PhantomData<fn() -> C>,
+    progress: Arc<Progress<C>>,
+    /// The last entry that openraft has purged, while storage still has the entries: see
+    /// `machine.rs`.
+    hidden: Arc<Mutex<Option<Id<C>>>>,
 }
 
-impl<C> Clone for LogStore<C> {
+impl<C: RaftTypeConfig> Clone for LogStore<C> {
     fn clone(&self) -> Self {
         LogStore {
             engine: self.engine.clone(),
             log: self.log.clone(),
             meta: self.meta.clone(),
-            config: PhantomData,
+            progress: self.progress.clone(),
+            hidden: self.hidden.clone(),
         }
     }
 }
 
 impl<C: RaftTypeConfig<Entry = Entry<C>>> LogStore<C> {
-    /// The log of the node whose store this is.
-    ///
-    /// # Errors
-    /// As [`Engine::tree`].
-    pub fn new(engine: &Engine) -> wattle::Result<Self> {
-        let (log, meta) = (engine.tree(LOG_TREE)?, engine.tree(META_TREE)?);
-        Ok(LogStore { engine: engine.clone(), log, meta, config: PhantomData })
+    pub(crate) fn open(engine: &Engine, progress: Arc<Progress<C>>) -> Result<Self, Failure<C>> {
+        let log = engine.tree(LOG_TREE).map_err(writing)?;
+        let meta = engine.tree(META_TREE).map_err(writing)?;
+        let store =
+            LogStore { engine: engine.clone(), log, meta, progress, hidden: Arc::default() };
+        match store.meta::<Id<C>>(PURGED)? {
+            Some(purged) if !store.progress.covers(&purged) => Err(refused(format!(
+                "the log was purged up to {purged}, which neither the state machine nor a snapshot \
+                 in the directory has"
+            ))),
+            _ => Ok(store),
+        }
+    }
+
+    fn hidden(&self) -> MutexGuard<'_, Option<Id<C>>> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The id of the last entry on storage.
+    fn last(&self) -> Result<Option<Id<C>>, Failure<C>> {
+        let txn = self.reader()?;
+        let mut newest = txn.scan(&self.log).map_err(reading)?.rev();
+        let last = newest.next_entry().map_err(reading)?;
+        let last = last.map(|(_, bytes)| decode::<Entry<C>, C::NodeId>(bytes)).transpose()?;
+        Ok(last.map(|entry| entry.log_id))
+    }
+
+    /// Purges the hidden entries if they are covered.
+    fn settle(&self) -> Result<(), Failure<C>> {
+        let to = self.hidden().clone();
+        let Some(to) = to.filter(|to| self.progress.covers(to)) else { return Ok(()) };
+        // The state machine counts commits that may not be durable yet.
+        self.engine.sync().map_err(writing)?;
+        // The mark first: a crash leaves entries that the mark covers, and reads begin after it.
+        let mut txn = self.writer()?;
+        txn.put(&self.meta, PURGED, &encode(&to)?).map_err(writing)?;
+        txn.commit().map_err(writing)?;
+        let key = to.index.to_be_bytes();
+        self.cut((Bound::Unbounded, Bound::Included(key)), Direction::Forward)?;
+        // The log has one writer: nothing else was hidden meanwhile.
+        *self.hidden() = None;
+        Ok(())
+    }
+
+    /// Purges the hidden entries before an append, if they are covered. Waits for that if the
+    /// append would leave a gap.
+    async fn settle_before(&self, first: u64) -> Result<(), Failure<C>> {
+        let hidden = self.hidden().clone();
+        let Some(to) = hidden else { return Ok(()) };
+        let next = self.last()?.map_or(0, |last| last.index + 1);
+        if next < first && !self.progress.wait(&to).await {
+            return Err(refused(format!(
+                "the state machine has failed before it had a snapshot up to {to}: the log ends \
+                 before {next}, and cannot go on with {first}"
+            )));
+        }
+        self.settle()
     }
 
     /// A transaction to read with: it sees all commits, with [`wattle::Reads::Durable`] too.
@@ -118,7 +169,20 @@ impl<C: RaftTypeConfig<Entry = Entry<C>>> RaftLogReader<C> for LogStore<C> {
         range: R,
     ) -> Result<Vec<Entry<C>>, Failure<C>> {
         let txn = self.reader()?;
-        let (low, high) = (bound(range.start_bound()), bound(range.end_bound()));
+        let (mut low, high) = (bound(range.start_bound()), bound(range.end_bound()));
+        if let Some(hidden) = &*self.hidden() {
+            let hidden = hidden.index.to_be_bytes();
+            low = match low {
+                Bound::Included(low) if low > hidden => Bound::Included(low),
+                Bound::Excluded(low) if low > hidden => Bound::Excluded(low),
+                _ => Bound::Excluded(hidden),
+            };
+            if let Bound::Included(high) | Bound::Excluded(high) = high
+                && high <= hidden
+            {
+                return Ok(Vec::new());
+            }
+        }
         let entries = txn.range(&self.log, (low.as_ref(), high.as_ref())).map_err(reading)?;
         entries.map(|entry| decode(&entry.map_err(reading)?.1)).collect()
     }
@@ -128,13 +192,10 @@ impl<C: RaftTypeConfig<Entry = Entry<C>>> RaftLogStorage<C> for LogStore<C> {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<C>, Failure<C>> {
-        let last_purged_log_id: Option<Id<C>> = self.meta(PURGED)?;
-        let txn = self.reader()?;
-        let mut newest = txn.scan(&self.log).map_err(reading)?.rev();
-        let last = newest.next_entry().map_err(reading)?;
-        let last = last.map(|(_, bytes)| decode::<Entry<C>, C::NodeId>(bytes)).transpose()?;
-        let last_log_id = last.map(|entry| entry.log_id).or(last_purged_log_id.clone());
-        Ok(LogState { last_purged_log_id, last_log_id })
+        let last_purged_log_id = self.meta::<Id<C>>(PURGED)?.max(self.hidden().clone());
+        // A crash may leave entries that the mark covers.
+        let last = self.last()?.max(last_purged_log_id.clone());
+        Ok(LogState { last_purged_log_id, last_log_id: last })
     }
 
     async fn get_log_reader(&mut self) -> Self {
@@ -164,6 +225,10 @@ impl<C: RaftTypeConfig<Entry = Entry<C>>> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = Entry<C>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
+        let entries: Vec<_> = entries.into_iter().collect();
+        if let Some(first) = entries.first() {
+            self.settle_before(first.log_id.index).await?;
+        }
         let ticket = {
             let mut txn = self.writer()?;
             for entry in entries {
@@ -184,10 +249,10 @@ impl<C: RaftTypeConfig<Entry = Entry<C>>> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn purge(&mut self, to: Id<C>) -> Result<(), Failure<C>> {
-        // The mark first: a crash leaves entries that the mark covers, and reads begin after it.
-        let mut txn = self.writer()?;
-        txn.put(&self.meta, PURGED, &encode(&to)?).map_err(writing)?;
-        txn.commit().map_err(writing)?;
-        self.cut((Bound::Unbounded, Bound::Included(to.index.to_be_bytes())), Direction::Forward)
+        {
+            let mut hidden = self.hidden();
+            *hidden = hidden.take().max(Some(to));
+        }
+        self.settle()
     }
 }
