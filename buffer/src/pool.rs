@@ -381,22 +381,21 @@ impl Pool {
         if let Some(why) = self.free.failed_for_ever() {
             return Error::Poisoned(why);
         }
-        Error::PoolExhausted {
-            frames: self.frames(),
-            waited_ms: waited.max(self.options.stall_timeout).as_millis() as u64,
-            why: match self.writes.last_error() {
-                Some(error) => format!("writes fail: {error}"),
-                None if let Some(held) = self.writes_on_device() => {
-                    format!("the device has not ended writes of pages for {held:.1?}")
-                }
-                None if reads_on_this_thread() => {
-                    "every frame is in use by operations or by open trees, perhaps by reads of \
-                     tasks of this thread, which it blocks"
-                        .to_string()
-                }
-                None => "every frame is in use by operations or by open trees".to_string(),
-            },
-        }
+        let held = self.writes_on_device();
+        let why = match (self.writes.last_error(), held) {
+            (Some(error), _) => format!("writes fail: {error}"),
+            (None, Some(held)) => {
+                format!("the device has not ended writes of pages for {held:.1?}")
+            }
+            (None, None) if reads_on_this_thread() => {
+                "every frame is in use by operations or by open trees, perhaps by reads of tasks \
+                 of this thread, which it blocks"
+                    .to_string()
+            }
+            (None, None) => "every frame is in use by operations or by open trees".to_string(),
+        };
+        let waited_ms = waited.max(self.options.stall_timeout).as_millis() as u64;
+        Error::PoolExhausted { frames: self.frames(), waited_ms, why }
     }
 
     /// Counts evictions and advances the epoch.
