@@ -21,7 +21,7 @@
 
 use super::{
     directory::{Directory, FileId},
-    probe::{MAX_DEPTH, ProbePoint, ProbeReport},
+    probe::{MAX_DEPTH, ProbeReport, highest},
 };
 use crc_fast::crc32_iscsi;
 use std::{
@@ -67,10 +67,8 @@ impl From<&ProbeReport> for DeviceRecord {
     /// The figures of a probe that has just ended.
     fn from(report: &ProbeReport) -> DeviceRecord {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let highest = |points: &[ProbePoint]| {
-            points.iter().map(|point| point.per_second).fold(1.0, f64::max).round() as u64
-        };
-        let rates = DeviceRates { reads: highest(&report.reads), writes: highest(&report.writes) };
+        let rate = |points| highest(points).round().max(1.0) as u64;
+        let rates = DeviceRates { reads: rate(&report.reads), writes: rate(&report.writes) };
         DeviceRecord {
             k_r: report.k_r,
             k_w: report.k_w,

@@ -288,7 +288,7 @@ fn median_sync(
     Ok(times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e6))
 }
 
-fn highest(points: &[ProbePoint]) -> f64 {
+pub(super) fn highest(points: &[ProbePoint]) -> f64 {
     points.iter().map(|point| point.per_second).fold(0.0, f64::max)
 }
 

@@ -75,15 +75,20 @@ fn once<R: Resolve, V: View>(
     }
 }
 
-/// The rest of a look-up whose first attempt stopped.
-async fn again<R: Resolve, V: View>(
+/// The rest of a look-up, but for the bytes of a large value.
+async fn found_at_last<R: Resolve, V: View>(
     session: &R,
     tree: &Tree,
     key: &[u8],
     mut view: V,
     value: &mut Vec<u8>,
-    stop: Stop,
+    left: Left,
 ) -> Result<Option<Found>> {
+    let stop = match left {
+        Left::Stop(stop) => stop,
+        Left::Refused(error) => return Err(error),
+        Left::Large(large) => return Ok(Some(Found::Large(large))),
+    };
     let start = value.len();
     run_again(session, stop, |_| {
         value.truncate(start);
@@ -150,15 +155,8 @@ async fn get_on<R: Resolve>(
     value: &mut Vec<u8>,
     left: Left,
 ) -> Result<bool> {
-    let found = match left {
-        Left::Refused(error) => return Err(error),
-        Left::Large(large) => Some(Found::Large(large)),
-        Left::Stop(stop) => {
-            let view = AutoView::new(session.system(), &tree.open, session.own());
-            again(session, tree, key, view, value, stop).await?
-        }
-    };
-    match found {
+    let view = AutoView::new(session.system(), &tree.open, session.own());
+    match found_at_last(session, tree, key, view, value, left).await? {
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
         Some(Found::Large(large)) => get_large(session, tree, key, large, value).await,
@@ -264,15 +262,8 @@ async fn get_in_on<R: Resolve>(
     value: &mut Vec<u8>,
     left: Left,
 ) -> Result<bool> {
-    let found = match left {
-        Left::Refused(error) => return Err(error),
-        Left::Large(large) => Some(Found::Large(large)),
-        Left::Stop(stop) => {
-            let view = txn.view(session.system(), &tree.open);
-            again(session, tree, key, view, value, stop).await?
-        }
-    };
-    match found {
+    let view = txn.view(session.system(), &tree.open);
+    match found_at_last(session, tree, key, view, value, left).await? {
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
         Some(Found::Large(large)) => {

@@ -21,7 +21,9 @@ use wattle::{
     Engine, Error, Session, Tree,
     io::{Fault, FaultPlan, MemoryStorage, Op, SimStorage, Storage, Unit},
 };
-use wattle_tests::harness::{Asked, Device, Watchdog, assert_verified, rounds, unlogged_pool};
+use wattle_tests::harness::{
+    Asked, Device, Watchdog, assert_verified, eventually, rounds, unlogged_pool,
+};
 
 /// Frames of the pools: much less than the data.
 const FRAMES: u64 = 48;
@@ -378,9 +380,7 @@ fn a_device_that_holds_writes_is_slow_before_it_is_given_up() {
     held.store(true, Ordering::Relaxed);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while looks.load(Ordering::Relaxed) == 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            eventually("a write is held", || looks.load(Ordering::Relaxed) > 0);
             std::thread::sleep(LIMIT * 3 / 2);
             held.store(false, Ordering::Relaxed);
         });
