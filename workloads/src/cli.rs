@@ -42,7 +42,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::breakdown::profile::Profiler;
 use crate::driver::backend::Backend;
-use crate::driver::control::{Interrupt, say};
+use crate::driver::control::{Interrupt, say, wait_while_ending};
 use bench_run::BenchScenario;
 use common::RunFlags;
 use exit::Exit;
@@ -143,6 +143,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(command) => run(command, &arguments),
         None => Ok(()),
     });
+    wait_while_ending();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => exit.report(),

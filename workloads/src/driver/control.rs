@@ -189,8 +189,14 @@ pub fn keep_at_exit(path: &Path) {
     temporary().retain(|other| other != path);
 }
 
-fn remove_all() {
-    for path in temporary().drain(..) {
+/// Waits for the end of the process if a second interrupt is ending it: what fails now fails
+/// because directories are being removed, and is not to be reported.
+pub fn wait_while_ending() {
+    drop(temporary());
+}
+
+fn remove_all(paths: &mut Vec<PathBuf>) {
+    for path in paths.drain(..) {
         let mut last = Ok(());
         for _ in 0..TRIES {
             last = match std::fs::remove_dir_all(&path) {
@@ -258,7 +264,9 @@ impl Interrupt {
                     Meaning::Same => {}
                     Meaning::Again => {
                         say("interrupted again: ended without closing the store");
-                        remove_all();
+                        // Held to the end, see `wait_while_ending`.
+                        let mut paths = temporary();
+                        remove_all(&mut paths);
                         std::process::exit(INTERRUPTED.into());
                     }
                 }
