@@ -4,9 +4,9 @@
 //! `cargo bench -p wattle-benches --bench evictions -- callgrind`
 //!
 //! counts instructions inside of the policy alone, with valgrind. Without the word, rounds of whole
-//! replays alternate and the processor time per miss is compared. `trace=` names a trace file or a
-//! generated trace, `pages=` the sizes of the cache, `policies=` a `;`-separated list; the others
-//! are compared with its first one.
+//! replays alternate and the processor time is compared: for each miss, or with `per=access` for
+//! each access. `trace=` names a trace file or a generated trace, `pages=` the sizes of the cache,
+//! `policies=` a `;`-separated list; the others are compared with its first one.
 
 use std::path::Path;
 use std::process::Command;
@@ -83,6 +83,11 @@ fn main() {
     }
     let instructions = std::env::args().any(|argument| argument == "callgrind");
     let trace = trace();
+    let accesses = match text("per", "miss").as_str() {
+        "miss" => None,
+        "access" if !instructions => Some(trace.accesses().len() as u64),
+        other => panic!("per={other}: known are miss, and access for times"),
+    };
     for pages in sizes() {
         let costs: Vec<f64> = if instructions {
             policies.iter().map(|policy| count(policy, pages)).collect()
@@ -92,15 +97,17 @@ fn main() {
                 for (policy, times) in policies.iter().zip(&mut times) {
                     let started = cpu_ns();
                     let misses = replay(policy, &trace, pages);
-                    times.push((cpu_ns() - started) / misses as f64);
+                    let events = accesses.unwrap_or(misses);
+                    times.push((cpu_ns() - started) / events as f64);
                 }
             }
             times.into_iter().map(median).collect()
         };
         for (policy, cost) in policies.iter().zip(&costs) {
             let unit = if instructions { "instructions" } else { "ns" };
+            let event = if accesses.is_some() { "access" } else { "miss" };
             println!(
-                "{pages} pages, {policy}: {cost:.0} {unit} for each miss, {:.2} x {}",
+                "{pages} pages, {policy}: {cost:.0} {unit} for each {event}, {:.2} x {}",
                 cost / costs[0],
                 policies[0]
             );

@@ -144,24 +144,6 @@ fn parasites_in_tpc_c_hurt_all_but_arc_and_for_plus() {
     }
 }
 
-/// FBARC, Figure 9: it takes 2.1 to 2.2 times the processor time of LRU, the least of the policies
-/// with clusters. Here it is 3 to 7 times, and CFDC takes less.
-#[test]
-#[ignore = "processor time: needs a quiet machine"]
-fn fbarc_takes_several_times_the_processor_time_of_lru() {
-    let trace = recorded::tpcc();
-    for pages in [512, 1024, 2048] {
-        let cpu = |text: &str| {
-            let times = (0..5).map(|_| of(text, pages, trace).cpu_ns_per_access());
-            times.fold(f64::INFINITY, f64::min)
-        };
-        let (lru, fbarc, cfdc) = (cpu("lru"), cpu("fbarc"), cpu("cfdc:window=0.4"));
-        println!("{pages} pages: LRU {lru:.1} ns, FBARC {fbarc:.1}, CFDC {cfdc:.1}");
-        assert!((3.0..7.0).contains(&(fbarc / lru)), "{pages}: {}", fbarc / lru);
-        assert!(cfdc < 1.1 * fbarc, "{pages}: {cfdc} {fbarc}");
-    }
-}
-
 /// Gilbert, section 1.3.4 and Figure 1.30: with small pools LRD, LRU and GCLOCK-V1 miss least and
 /// LFUDA less than LFU; RANDOM and LOOP miss more than CLOCK, ZCLOCK and GCLOCK at all sizes; FIFO
 /// and FILO miss most up to 10 of 14.3 GiB. Misses relative to those of CLOCK, by pool size in
