@@ -1,6 +1,7 @@
 //! The engines and their adapters.
 
 use crate::store::{Config, Result, Store};
+use ::wattle::IoKind;
 
 mod btree_map;
 mod fjall;
@@ -12,9 +13,11 @@ mod sled;
 mod sqlite;
 mod wattle;
 
-/// Names of the engines, in the order of the table's columns.
+/// Names of the engines, in the order of the table's columns. `wattle-buffered` reads
+/// and writes through the page cache of the system, as most of the others do.
 pub const ENGINES: &[&str] = &[
     "wattle",
+    "wattle-buffered",
     "redb",
     "fjall",
     "lmdb",
@@ -28,6 +31,7 @@ pub const ENGINES: &[&str] = &[
 /// How each engine is told that a commit must be durable.
 pub const DURABLE_COMMITS: &[(&str, &str)] = &[
     ("wattle", "`Durability::Sync`"),
+    ("wattle-buffered", "the same"),
     ("redb", "`Durability::Immediate`"),
     ("fjall", "`PersistMode::SyncData` after each commit"),
     ("lmdb", "no flag (`fdatasync` and the meta page, at each commit)"),
@@ -48,7 +52,8 @@ pub const WITHOUT_DEVICE_SYNC: &[&str] = &["sled"];
 pub fn open(engine: &str, config: &Config) -> Result<Box<dyn Store>> {
     std::fs::create_dir_all(&config.dir)?;
     Ok(match engine {
-        "wattle" => Box::new(wattle::Wattle::open(config)?),
+        "wattle" => Box::new(wattle::Wattle::open(config, IoKind::Uring)?),
+        "wattle-buffered" => Box::new(wattle::Wattle::open(config, IoKind::Buffered)?),
         "redb" => Box::new(redb::Redb::open(config)?),
         "fjall" => Box::new(fjall::Fjall::open(config)?),
         "lmdb" => Box::new(lmdb::Lmdb::open(config)?),

@@ -35,16 +35,22 @@ pub fn print(
     let durable = engines::DURABLE_COMMITS.iter().filter(|(name, _)| engines.contains(name));
     let durable: Vec<_> = durable.map(|(name, how)| format!("{name} {how}")).collect();
     println!("- Durable commits: {}.\n", durable.join("; "));
-    println!("| row | what | {} | Wattle to the best peer |", engines.join(" | "));
-    println!("|---|---|{}---|", "---|".repeat(engines.len()));
+    let ours: Vec<_> = engines.iter().copied().filter(|name| is_wattle(name)).collect();
+    let to_best: Vec<_> = ours.iter().map(|name| format!("{name} to the best peer")).collect();
+    println!("| row | what | {} | {} |", engines.join(" | "), to_best.join(" | "));
+    println!("|---|---|{}", "---|".repeat(engines.len() + ours.len()));
     for row in PARTS.iter().flat_map(|part| part.rows) {
         let medians: Vec<_> = engines.iter().map(|name| of(figures, row, name)).collect();
         if medians.iter().all(Option::is_none) {
             continue;
         }
-        let cells: Vec<_> = medians.iter().map(|figure| figure.map_or("-".into(), short)).collect();
-        let ratio = ratio(row, engines, &medians).map_or("-".into(), |ratio| format!("{ratio:.2}"));
-        println!("| `{}` | {} | {} | {ratio} |", row.name, row.title, cells.join(" | "));
+        let mut cells: Vec<_> =
+            medians.iter().map(|figure| figure.map_or("-".into(), short)).collect();
+        for one in &ours {
+            let ratio = ratio(row, one, engines, &medians);
+            cells.push(ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")));
+        }
+        println!("| `{}` | {} | {} |", row.name, row.title, cells.join(" | "));
     }
 }
 
@@ -55,8 +61,13 @@ fn of(figures: &Figures, row: &Row, engine: &'static str) -> Option<f64> {
     (!figures.is_empty()).then(|| median(figures))
 }
 
-/// How many times as good as the best peer Wattle is. A `BTreeMap` is no peer: it stores nothing.
-fn ratio(row: &Row, engines: &[&str], medians: &[Option<f64>]) -> Option<f64> {
+fn is_wattle(engine: &str) -> bool {
+    engine.starts_with("wattle")
+}
+
+/// How many times as good as the best peer `ours` is, a form of Wattle. A `BTreeMap` is no peer: it
+/// stores nothing.
+fn ratio(row: &Row, ours: &str, engines: &[&str], medians: &[Option<f64>]) -> Option<f64> {
     if row.name == "sync" {
         return None;
     }
@@ -67,11 +78,11 @@ fn ratio(row: &Row, engines: &[&str], medians: &[Option<f64>]) -> Option<f64> {
             Better::Lower => f64::min,
         })
     };
-    let wattle = of(&|name| name == "wattle")?;
+    let wattle = of(&|name| name == ours)?;
     let durable = row.name.starts_with("durable");
     let best = of(&|name| {
         let excluded = durable && engines::WITHOUT_DEVICE_SYNC.contains(&name);
-        name != "wattle" && name != "btreemap" && !excluded
+        !is_wattle(name) && name != "btreemap" && !excluded
     })?;
     Some(if row.better == Better::Higher { wattle / best } else { best / wattle })
 }

@@ -319,6 +319,11 @@ impl Directory {
         }
     }
 
+    /// Opens `name` for transfers through the page cache.
+    pub(super) fn open_cached(&self, name: &Path, access: OFlags) -> io::Result<File> {
+        self.file(name, access)
+    }
+
     fn file(&self, name: impl AsRef<Path>, flags: OFlags) -> io::Result<File> {
         let opened = fs::openat(&self.fd, name.as_ref(), flags | OFlags::CLOEXEC, FILE_MODE);
         opened.map(File::from).map_err(|error| self.explained(error.into()))

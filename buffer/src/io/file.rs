@@ -1,4 +1,4 @@
-//! The data file: opening it for O_DIRECT, transfers of whole pages, reserving room, syncing.
+//! The data file: opening it, transfers of whole pages, reserving room, syncing.
 //!
 //! Shared by the back ends `uring` and `threads`. Every call blocks the calling thread.
 //!
@@ -37,6 +37,15 @@ use std::{
 /// Pages of zeroes per write, where the file system cannot allocate without writing.
 const ZERO_PAGES: u64 = 64;
 
+/// Whether transfers go through the page cache of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageCache {
+    /// They do.
+    Used,
+    /// They bypass it where the file system allows that (O_DIRECT).
+    Bypassed,
+}
+
 /// An open data file, or a whole block device.
 pub(super) struct PageFile {
     file: File,
@@ -56,16 +65,33 @@ pub(super) struct PageFile {
 }
 
 impl PageFile {
-    /// Opens or creates the file `name`, bypassing the page cache where the file system allows it.
+    /// Opens or creates the file `name`.
     ///
     /// Takes no lock; the owner of the store keeps a second handle for that.
-    pub(super) fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<PageFile> {
-        PageFile::of(directory.open_direct(name, OFlags::RDWR | OFlags::CREATE)?, directory, name)
+    pub(super) fn open_in(
+        directory: &Arc<Directory>,
+        name: &Path,
+        cache: PageCache,
+    ) -> io::Result<PageFile> {
+        let access = OFlags::RDWR | OFlags::CREATE;
+        let opened = match cache {
+            PageCache::Used => (directory.open_cached(name, access)?, false),
+            PageCache::Bypassed => warned(directory.open_direct(name, access)?, directory, name),
+        };
+        PageFile::of(opened, directory, name)
     }
 
     /// Opens the existing file `name` for reading only.
-    pub(super) fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<PageFile> {
-        PageFile::of(directory.open_direct_to_read(name)?, directory, name)
+    pub(super) fn open_read_only(
+        directory: &Arc<Directory>,
+        name: &Path,
+        cache: PageCache,
+    ) -> io::Result<PageFile> {
+        let opened = match cache {
+            PageCache::Used => (directory.open_to_read(name)?, false),
+            PageCache::Bypassed => warned(directory.open_direct_to_read(name)?, directory, name),
+        };
+        PageFile::of(opened, directory, name)
     }
 
     fn of(
@@ -74,13 +100,6 @@ impl PageFile {
         name: &Path,
     ) -> io::Result<PageFile> {
         let path = directory.path_of(name);
-        if !direct {
-            tracing::warn!(
-                path = %path.display(),
-                "the file system refuses O_DIRECT: pages will be cached twice, \
-                 once by the kernel"
-            );
-        }
         let kind = file.metadata()?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             let what = format!("{} is neither a file nor a block device", path.display());
@@ -351,6 +370,17 @@ pub(super) fn allocate(file: &File, start: u64, len: u64) -> io::Result<bool> {
     }
 }
 
+/// Says so if the page cache cannot be bypassed.
+fn warned(opened: (File, bool), directory: &Directory, name: &Path) -> (File, bool) {
+    if !opened.1 {
+        tracing::warn!(
+            path = %directory.path_of(name).display(),
+            "the file system refuses O_DIRECT: pages will be cached twice, once by the kernel"
+        );
+    }
+    opened
+}
+
 /// Byte offset of `page`, or an error if no file can have that page.
 pub(super) fn offset_of(page: PageId) -> io::Result<u64> {
     if page > PageId::MAX {
@@ -395,7 +425,7 @@ mod tests {
         let path = dir.path().join("data");
         let open = |path: &Path| {
             let (directory, name) = split(path)?;
-            PageFile::open_in(&directory, name)
+            PageFile::open_in(&directory, name, PageCache::Bypassed)
         };
         let file = open(&path).expect("a file");
         file.write_zeroes(0, 3 * ZERO_PAGES + 1).expect("room");
@@ -407,7 +437,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (directory, name) =
             split(&dir.path().join("data")).map(|(d, n)| (d, n.to_owned())).expect("a place");
-        let file = PageFile::open_in(&directory, &name).expect("a file");
+        let file = PageFile::open_in(&directory, &name, PageCache::Bypassed).expect("a file");
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -1,8 +1,9 @@
-//! Storage: where pages live outside memory. One trait, four back ends.
+//! Storage: where pages live outside memory. One trait, five back ends.
 //!
 //! | back end | reads of blocking sessions | reads of asynchronous sessions | writes |
 //! |---|---|---|---|
 //! | `uring` | `pread`, O_DIRECT | tokio-uring | tokio-uring, a batch at a time |
+//! | `buffered` | as `uring`, through the page cache | tokio-uring | tokio-uring |
 //! | `threads` | `pread`, O_DIRECT where possible | a small pool of threads | a small pool of threads |
 //! | `memory` | copy | copy | copy |
 //! | `sim` | copy, with faults | copy, with faults | copy, with faults |

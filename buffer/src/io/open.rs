@@ -2,6 +2,7 @@
 
 use super::{
     directory::{Directory, split},
+    file::PageCache,
     log::{LogStorage, MemoryLog},
     log_file::FileLog,
     memory::MemoryStorage,
@@ -19,8 +20,15 @@ pub enum IoKind {
     /// tokio-uring with O_DIRECT; falls back to `Threads` with a warning where io_uring is refused.
     #[default]
     Uring,
-    /// `pread` and `pwrite`.
+    /// `pread` and `pwrite`, with O_DIRECT where possible.
     Threads,
+    /// As `Uring`, and as `Threads` where io_uring is refused, but pages go through the page cache
+    /// of the system; the log does not. For a pool that is smaller than the data, on a machine with
+    /// memory that nothing else needs: a miss in the pool is then often a copy from memory. Pages
+    /// that are in the pool may be in memory twice, writes are copied once more, and a write that
+    /// the device refuses becomes known at the next sync only, after which the store must be opened
+    /// again.
+    Buffered,
     /// Memory only; the data end with the engine.
     Memory,
     /// As `Memory`, with the service times of a device. For experiments.
@@ -32,6 +40,13 @@ impl IoKind {
     pub fn is_volatile(self) -> bool {
         matches!(self, IoKind::Memory | IoKind::Sim(_))
     }
+
+    fn page_cache(self) -> PageCache {
+        match self {
+            IoKind::Buffered => PageCache::Used,
+            _ => PageCache::Bypassed,
+        }
+    }
 }
 
 /// Opens or creates the data file at `path` with the given back end, or with `threads` where
@@ -40,7 +55,7 @@ pub fn open(kind: IoKind, path: &Path) -> io::Result<Arc<dyn Storage>> {
     match kind {
         IoKind::Memory => return Ok(Arc::new(MemoryStorage::new())),
         IoKind::Sim(model) => return Ok(Arc::new(TimedStorage::new(model))),
-        IoKind::Uring | IoKind::Threads => {}
+        IoKind::Uring | IoKind::Threads | IoKind::Buffered => {}
     }
     let (directory, name) = split(path)?;
     open_in(kind, &directory, name)
@@ -52,11 +67,14 @@ pub fn open_in(
     directory: &Arc<Directory>,
     name: &Path,
 ) -> io::Result<Arc<dyn Storage>> {
+    let cache = kind.page_cache();
     let storage: Arc<dyn Storage> = match allowed(kind) {
         IoKind::Memory => Arc::new(MemoryStorage::new()),
         IoKind::Sim(model) => Arc::new(TimedStorage::new(model)),
-        IoKind::Threads => Arc::new(ThreadStorage::open_in(directory, name)?),
-        IoKind::Uring => Arc::new(UringStorage::open_in(directory, name)?),
+        IoKind::Threads => Arc::new(ThreadStorage::open_in(directory, name, cache)?),
+        IoKind::Uring | IoKind::Buffered => {
+            Arc::new(UringStorage::open_in(directory, name, cache)?)
+        }
     };
     let path = directory.path_of(name);
     tracing::info!(back_end = storage.name(), path = %path.display(), "opened the data file");
@@ -70,11 +88,14 @@ pub fn open_read_only_in(
     directory: &Arc<Directory>,
     name: &Path,
 ) -> io::Result<Arc<dyn Storage>> {
+    let cache = kind.page_cache();
     let storage: Arc<dyn Storage> = match allowed(kind) {
         IoKind::Memory => Arc::new(MemoryStorage::new()),
         IoKind::Sim(model) => Arc::new(TimedStorage::new(model)),
-        IoKind::Threads => Arc::new(ThreadStorage::open_read_only(directory, name)?),
-        IoKind::Uring => Arc::new(UringStorage::open_read_only(directory, name)?),
+        IoKind::Threads => Arc::new(ThreadStorage::open_read_only(directory, name, cache)?),
+        IoKind::Uring | IoKind::Buffered => {
+            Arc::new(UringStorage::open_read_only(directory, name, cache)?)
+        }
     };
     let (back_end, path) = (storage.name(), directory.path_of(name));
     tracing::info!(back_end, path = %path.display(), "opened the data file read-only");
@@ -83,7 +104,7 @@ pub fn open_read_only_in(
 
 /// The given back end, or `threads` where io_uring is refused.
 fn allowed(kind: IoKind) -> IoKind {
-    if kind != IoKind::Uring {
+    if !matches!(kind, IoKind::Uring | IoKind::Buffered) {
         return kind;
     }
     match runtime::probe() {
@@ -96,7 +117,7 @@ fn allowed(kind: IoKind) -> IoKind {
 }
 
 /// Opens the log in `directory`, and creates the directory durably if it is absent. `Memory` uses
-/// no directory; `Uring` falls back to `Threads` where io_uring is refused.
+/// no directory; `Uring` and `Buffered` fall back to `Threads` where io_uring is refused.
 pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage>> {
     match kind {
         IoKind::Memory | IoKind::Sim(_) => Ok(Arc::new(MemoryLog::default())),
@@ -109,6 +130,8 @@ pub fn open_log_in(kind: IoKind, directory: Arc<Directory>) -> io::Result<Arc<dy
     Ok(match kind {
         IoKind::Memory | IoKind::Sim(_) => Arc::new(MemoryLog::default()),
         IoKind::Threads => Arc::new(FileLog::open(directory, false)?),
-        IoKind::Uring => Arc::new(FileLog::open(directory, runtime::probe().is_ok())?),
+        IoKind::Uring | IoKind::Buffered => {
+            Arc::new(FileLog::open(directory, runtime::probe().is_ok())?)
+        }
     })
 }

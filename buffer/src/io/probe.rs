@@ -13,7 +13,7 @@
 pub use super::probe_load::{Latency, ProbePoint};
 use super::{
     directory::Directory,
-    file::PageFile,
+    file::{PageCache, PageFile},
     open::IoKind,
     probe_load::{Load, Samples, scramble},
     runtime,
@@ -233,7 +233,7 @@ fn temporary(directory: &Path) -> io::Result<PageFile> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(error),
         }
-        let file = PageFile::open_in(&directory, Path::new(&name));
+        let file = PageFile::open_in(&directory, Path::new(&name), PageCache::Bypassed);
         directory.remove(&name)?;
         return file;
     }

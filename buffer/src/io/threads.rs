@@ -10,7 +10,7 @@
 
 use super::{
     directory::{Directory, split},
-    file::{PageFile, refuse_all},
+    file::{PageCache, PageFile, refuse_all},
     storage::{PageWrite, ReadTarget, Storage},
 };
 use crate::{ids::PageId, page::PageImage};
@@ -43,17 +43,25 @@ impl ThreadStorage {
     /// Opens or creates the data file at `path`.
     pub fn open(path: &Path) -> io::Result<ThreadStorage> {
         let (directory, name) = split(path)?;
-        ThreadStorage::open_in(&directory, name)
+        ThreadStorage::open_in(&directory, name, PageCache::Bypassed)
     }
 
     /// As [`ThreadStorage::open`], of the file `name` in an open directory.
-    pub fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<ThreadStorage> {
-        Ok(ThreadStorage::on(PageFile::open_in(directory, name)?))
+    pub(super) fn open_in(
+        directory: &Arc<Directory>,
+        name: &Path,
+        cache: PageCache,
+    ) -> io::Result<ThreadStorage> {
+        Ok(ThreadStorage::on(PageFile::open_in(directory, name, cache)?))
     }
 
     /// As [`ThreadStorage::open_in`], for an existing data file and for reading only.
-    pub fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<ThreadStorage> {
-        Ok(ThreadStorage::on(PageFile::open_read_only(directory, name)?))
+    pub(super) fn open_read_only(
+        directory: &Arc<Directory>,
+        name: &Path,
+        cache: PageCache,
+    ) -> io::Result<ThreadStorage> {
+        Ok(ThreadStorage::on(PageFile::open_read_only(directory, name, cache)?))
     }
 
     fn on(file: PageFile) -> ThreadStorage {

@@ -16,7 +16,7 @@
 
 use super::{
     directory::{Directory, lacks_descriptors, split},
-    file::{PageFile, offset_of, refuse_all, whole_read, whole_write},
+    file::{PageCache, PageFile, offset_of, refuse_all, whole_read, whole_write},
     runtime::{self, FileCache, RingSession},
     storage::{PageWrite, ReadTarget, Storage},
     threads::IoThreads,
@@ -56,20 +56,28 @@ impl UringStorage {
     /// Opens or creates the data file at `path`. Fails if io_uring is refused.
     pub fn open(path: &Path) -> io::Result<UringStorage> {
         let (directory, name) = split(path)?;
-        UringStorage::open_in(&directory, name)
+        UringStorage::open_in(&directory, name, PageCache::Bypassed)
     }
 
     /// As [`UringStorage::open`], of the file `name` in an open directory.
-    pub fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<UringStorage> {
+    pub(super) fn open_in(
+        directory: &Arc<Directory>,
+        name: &Path,
+        cache: PageCache,
+    ) -> io::Result<UringStorage> {
         runtime::probe()?;
-        Ok(UringStorage::on(PageFile::open_in(directory, name)?))
+        Ok(UringStorage::on(PageFile::open_in(directory, name, cache)?))
     }
 
     /// As [`UringStorage::open_in`], for an existing data file and for reading only. Fails if
     /// io_uring is refused.
-    pub fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<UringStorage> {
+    pub(super) fn open_read_only(
+        directory: &Arc<Directory>,
+        name: &Path,
+        cache: PageCache,
+    ) -> io::Result<UringStorage> {
         runtime::probe()?;
-        Ok(UringStorage::on(PageFile::open_read_only(directory, name)?))
+        Ok(UringStorage::on(PageFile::open_read_only(directory, name, cache)?))
     }
 
     fn on(file: PageFile) -> UringStorage {

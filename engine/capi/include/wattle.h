@@ -21,6 +21,9 @@
 // Nothing is stored: the store is in memory and ends with the engine.
 #define WATTLE_IO_MEMORY 2
 
+// Pages go through the page cache of the system; the log does not.
+#define WATTLE_IO_BUFFERED 3
+
 // Transactions behave as if they ran one after the other.
 #define WATTLE_ISOLATION_SERIALIZABLE 1
 

@@ -14,7 +14,8 @@ pub use ffi::{engine::*, pointers::WattleBytes, session::*, txn::*};
 pub use globals::{WattleEngine, WattleTree};
 pub use locals::{WattleRange, WattleSession, WattleTxn};
 pub use options::{
-    WATTLE_DURABILITY_GROUP, WATTLE_DURABILITY_NONE, WATTLE_DURABILITY_SYNC, WATTLE_IO_MEMORY,
-    WATTLE_IO_THREADS, WATTLE_ISOLATION_SERIALIZABLE, WattleOptions, WattleTxnOptions,
+    WATTLE_DURABILITY_GROUP, WATTLE_DURABILITY_NONE, WATTLE_DURABILITY_SYNC, WATTLE_IO_BUFFERED,
+    WATTLE_IO_MEMORY, WATTLE_IO_THREADS, WATTLE_ISOLATION_SERIALIZABLE, WattleOptions,
+    WattleTxnOptions,
 };
 pub use stats::WattleStats;

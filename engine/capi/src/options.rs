@@ -15,6 +15,8 @@ pub const WATTLE_DURABILITY_NONE: u32 = 3;
 pub const WATTLE_IO_THREADS: u32 = 1;
 /// Nothing is stored: the store is in memory and ends with the engine.
 pub const WATTLE_IO_MEMORY: u32 = 2;
+/// Pages go through the page cache of the system; the log does not.
+pub const WATTLE_IO_BUFFERED: u32 = 3;
 
 /// Transactions behave as if they ran one after the other.
 pub const WATTLE_ISOLATION_SERIALIZABLE: u32 = 1;
@@ -98,7 +100,8 @@ impl WattleOptions {
             0 => options,
             WATTLE_IO_THREADS => options.io(IoKind::Threads),
             WATTLE_IO_MEMORY => options.io(IoKind::Memory),
-            _ => return Err(unknown("io", self.io, "0 to 2")),
+            WATTLE_IO_BUFFERED => options.io(IoKind::Buffered),
+            _ => return Err(unknown("io", self.io, "0 to 3")),
         };
         Ok(options.read_only(self.read_only != 0).create(self.must_exist == 0))
     }

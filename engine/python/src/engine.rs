@@ -36,9 +36,11 @@ pub fn open(
     let durability = word("durability", durability, &DURABILITIES)?;
     let mut options =
         Options::default().durability(durability).reads(reads).read_only(read_only).create(create);
-    options = match word("io", io, &[("uring", 0), ("threads", 1), ("memory", 2)])? {
+    let known = [("uring", 0), ("threads", 1), ("buffered", 2), ("memory", 3)];
+    options = match word("io", io, &known)? {
         0 => options.io(IoKind::Uring),
         1 => options.io(IoKind::Threads),
+        2 => options.io(IoKind::Buffered),
         _ => options.io(IoKind::Memory),
     };
     if let Some(pool) = pool {

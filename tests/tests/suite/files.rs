@@ -12,7 +12,7 @@ use wattle::{CloseError, Engine, Error, IoKind, MIN_LOG_BYTES, Options};
 use wattle_tests::harness::{assert_verified, eventually, small_pool};
 
 const CHILD: &str = "WATTLE_FILES_CHILD";
-const KINDS: [IoKind; 2] = [IoKind::Threads, IoKind::Uring];
+const KINDS: [IoKind; 3] = [IoKind::Threads, IoKind::Uring, IoKind::Buffered];
 
 fn options(io: IoKind) -> Options {
     small_pool(64).io(io).log_bytes(MIN_LOG_BYTES)

@@ -177,7 +177,7 @@ fn large_and_maximal_values_beside_small_ones() {
 
 #[test]
 fn real_files_with_both_back_ends() {
-    for (io, seed) in [(IoKind::Uring, 400), (IoKind::Threads, 401)] {
+    for (io, seed) in [(IoKind::Uring, 400), (IoKind::Threads, 401), (IoKind::Buffered, 402)] {
         let directory = tempfile::tempdir().expect("temporary directory");
         let turn = Cell::new(0);
         let device = || {

@@ -19,7 +19,7 @@ const RECORDS: u64 = 8000;
 const STALL: Duration = Duration::from_secs(2);
 /// No operation may take longer beside futures that are not polled.
 const SOON: Duration = Duration::from_millis(1000);
-const BACK_ENDS: [IoKind; 2] = [IoKind::Uring, IoKind::Threads];
+const BACK_ENDS: [IoKind; 3] = [IoKind::Uring, IoKind::Threads, IoKind::Buffered];
 
 fn key(i: u64) -> Vec<u8> {
     format!("key{i:08}").into_bytes()

@@ -456,6 +456,8 @@ pub enum FileBackend {
     Uring,
     /// Blocking reads and writes, for systems without io_uring.
     Threads,
+    /// As uring, but pages go through the page cache of the system.
+    Buffered,
 }
 
 impl From<FileBackend> for IoKind {
@@ -463,6 +465,7 @@ impl From<FileBackend> for IoKind {
         match backend {
             FileBackend::Uring => IoKind::Uring,
             FileBackend::Threads => IoKind::Threads,
+            FileBackend::Buffered => IoKind::Buffered,
         }
     }
 }

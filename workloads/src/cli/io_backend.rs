@@ -1,4 +1,5 @@
-//! The storage back end of a run: `--io uring|threads|memory|sim[:key=value,..]`.
+//! The storage back end of a run: `--io
+//! uring|threads|buffered|memory|sim[:key=value,..]`.
 
 use std::fmt;
 
@@ -13,6 +14,8 @@ pub enum IoBackend {
     Uring,
     /// Blocking reads and writes, for systems without io_uring.
     Threads,
+    /// As uring, but pages go through the page cache of the system.
+    Buffered,
     /// Pages only in memory; nothing is stored.
     Memory,
     /// As memory, with the service times of a device.
@@ -26,11 +29,14 @@ impl IoBackend {
         match name {
             "uring" if parameters.is_empty() => Ok(Self::Uring),
             "threads" if parameters.is_empty() => Ok(Self::Threads),
+            "buffered" if parameters.is_empty() => Ok(Self::Buffered),
             "memory" if parameters.is_empty() => Ok(Self::Memory),
             "sim" => DeviceModel::parse(parameters).map(Self::Sim).map_err(|e| e.to_string()),
-            "uring" | "threads" | "memory" => Err(format!("{name} takes no parameters")),
-            _ => Err("known are uring, threads, memory and sim:read_us=100,asymmetry=2.8,kr=80,\
-                      kw=8"
+            "uring" | "threads" | "buffered" | "memory" => {
+                Err(format!("{name} takes no parameters"))
+            }
+            _ => Err("known are uring, threads, buffered, memory and \
+                      sim:read_us=100,asymmetry=2.8,kr=80,kw=8"
                 .to_owned()),
         }
     }
@@ -46,6 +52,7 @@ impl fmt::Display for IoBackend {
         match self {
             Self::Uring => f.write_str("uring"),
             Self::Threads => f.write_str("threads"),
+            Self::Buffered => f.write_str("buffered"),
             Self::Memory => f.write_str("memory"),
             Self::Sim(model) => write!(f, "sim:{model}"),
         }
@@ -63,6 +70,7 @@ impl From<IoBackend> for IoKind {
         match backend {
             IoBackend::Uring => IoKind::Uring,
             IoBackend::Threads => IoKind::Threads,
+            IoBackend::Buffered => IoKind::Buffered,
             IoBackend::Memory => IoKind::Memory,
             IoBackend::Sim(model) => IoKind::Sim(model),
         }
@@ -75,7 +83,9 @@ mod tests {
 
     #[test]
     fn back_ends_are_chosen_by_name_and_unknown_ones_are_named() {
-        for text in ["uring", "threads", "memory", "sim:read_us=50,asymmetry=2,kr=4,kw=2"] {
+        for text in
+            ["uring", "threads", "buffered", "memory", "sim:read_us=50,asymmetry=2,kr=4,kw=2"]
+        {
             assert_eq!(IoBackend::parse(text).unwrap().to_string(), text);
         }
         assert!(IoBackend::parse("sim").unwrap().is_volatile());

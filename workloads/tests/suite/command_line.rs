@@ -47,7 +47,7 @@ fn values_that_do_not_parse_are_refused() {
             "--distribution normal",
             ["normal", "possible values", "zipfian, uniform, latest, hotspot"],
         ),
-        ("--io floppy", ["floppy", "known are", "uring, threads, memory and sim"]),
+        ("--io floppy", ["floppy", "known are", "uring, threads, buffered, memory and sim"]),
         ("--format xml", ["xml", "possible values", "text, json"]),
         ("--colour", ["--colour", "unexpected", "--help lists"]),
         ("--theta x", ["--theta", "x", "invalid float"]),
@@ -286,7 +286,10 @@ fn missing_and_unknown_subcommands_and_paths_are_refused() {
     refused(&["probe", "/", "--size", "5"], &["--size 5", "at least 1MiB"]);
     refused(&["probe", "/", "--depths", "1,0"], &["--depths", "0", "1..=1024"]);
     refused(&["verify", "/", "--pool", "8000GiB"], &["--pool", "8000GiB", "of memory"]);
-    refused(&["verify", "/", "--io", "memory"], &["memory", "possible values: uring, threads"]);
+    refused(
+        &["verify", "/", "--io", "memory"],
+        &["memory", "possible values: uring, threads, buffered"],
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Wattle.
 
 use crate::store::{Config, Key, Result, Session, Store, absent};
-use wattle::{Durability, Engine, Options, Tree};
+use std::ops::{Bound, ControlFlow};
+use wattle::{Direction, Durability, Engine, IoKind, Options, Tree};
 
 pub struct Wattle {
     // Handles go before the engine.
@@ -10,9 +11,10 @@ pub struct Wattle {
 }
 
 impl Wattle {
-    pub fn open(config: &Config) -> Result<Self> {
+    pub fn open(config: &Config, io: IoKind) -> Result<Self> {
         let durability = if config.durable { Durability::Sync } else { Durability::None };
-        let options = Options::default().pool_bytes(config.cache_bytes).durability(durability);
+        let options = Options::default().pool_bytes(config.cache_bytes);
+        let options = options.durability(durability).io(io);
         let engine = Engine::open(config.dir.join("store"), options)?;
         Ok(Self { tree: engine.tree("t")?, engine })
     }
@@ -71,11 +73,17 @@ impl Session for WattleSession<'_> {
         limit: usize,
         show: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let mut range = self.session.range(self.tree, from..)?;
-        if limit < usize::MAX {
-            range = range.expect_records(limit);
-        }
         let mut records = 0;
+        if limit == usize::MAX {
+            let bounds = (Bound::Included(from), Bound::Unbounded);
+            self.session.visit(self.tree, bounds, Direction::Forward, |key, value| {
+                show(key, value);
+                records += 1;
+                ControlFlow::Continue(())
+            })?;
+            return Ok(records);
+        }
+        let mut range = self.session.range(self.tree, from..)?.expect_records(limit);
         while records < limit
             && let Some((key, value)) = range.next_entry()?
         {

@@ -32,7 +32,7 @@ def open(
     versions: int | str | None = None,
     durability: Durability = "sync",
     reads: Literal["newest", "durable"] = "newest",
-    io: Literal["uring", "threads", "memory"] = "uring",
+    io: Literal["uring", "threads", "buffered", "memory"] = "uring",
     read_only: bool = False,
     create: bool = True,
 ) -> Engine: ...
