@@ -83,8 +83,11 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let newest = ids.clone();
     forest.set_clock(move || newest.now());
     opening.started(Background::start(&pool)?);
-    let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
-    let merges = Context::new(pool.worker(), Journal::new(log.as_ref()));
+    let context = || {
+        let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
+        cx.with_page_images(options.page_images)
+    };
+    let (cx, merges) = (context(), context());
     forest.merge_in(Some(merges));
     let tree = match stored.new {
         true => btree::Tree::create(&cx, &forest, CATALOG)?,
@@ -338,6 +341,7 @@ fn txn_system(
     TxnSystem {
         pool: pool.clone(),
         log: log.clone(),
+        page_images: options.page_images,
         clock,
         ids,
         snapshots: Snapshots::new(),

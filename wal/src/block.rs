@@ -30,8 +30,10 @@ pub const MAX_BLOCK: usize = MAX_SECTORS * SECTOR;
 pub const CHUNK_HEADER: usize = 24;
 /// Bytes of the head of a segment; blocks follow.
 pub const SEGMENT_HEADER: usize = BLOCK_ALIGN;
-/// Version of the formats in this file and in `record`.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of the formats in this file and in `record`, and of the codes of the layers above.
+pub const FORMAT_VERSION: u32 = 2;
+/// The oldest version that is read.
+pub const OLDEST_VERSION: u32 = 1;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.
