@@ -305,7 +305,7 @@ impl PageRecord<'_, '_> {
         let whole = matches!(op, Op::Image | Op::NewImage);
         if op.changes_page() {
             // No record since the beginning of the last checkpoint has an image of the page.
-            let first = self.section.needs_image(page.gsn());
+            let first = self.section.needs_image(page.header().page_id(), page.gsn());
             debug_assert!(self.gsn > page.gsn(), "the number of page {:?} falls", page.gsn());
             page.stamp(self.gsn);
             if whole || first {

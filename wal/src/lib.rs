@@ -3,6 +3,7 @@
 
 mod append;
 mod block;
+mod classes;
 mod core;
 mod epochs;
 mod error;
@@ -25,6 +26,7 @@ mod waits;
 
 pub use append::{Appender, Section};
 pub use block::blank;
+pub use classes::{CLASSES, Classes, class_of};
 pub use gsn::{GSN_COUNTER_BITS, MAX_EPOCH, epoch_of};
 pub use log::{Log, NextFlush};
 pub use options::{LogOptions, Urgency};

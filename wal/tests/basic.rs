@@ -13,7 +13,9 @@ use wattle_buffer::{
     Error, Gsn, LogBarrier, PageId, TreeId,
     io::{IoKind, LogStorage, MemoryLog, open_log},
 };
-use wattle_wal::{AUTO, Kind, Log, LogOptions, LogReader, LogStart, Urgency, epoch_of, record};
+use wattle_wal::{
+    AUTO, Classes, Kind, Log, LogOptions, LogReader, LogStart, Urgency, class_of, epoch_of, record,
+};
 
 #[test]
 fn appended_records_are_read_back() {
@@ -150,14 +152,24 @@ fn checkpoints_tell_which_pages_need_images() {
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
     let old = append(&appender, 1, 10);
-    assert!(!appender.begin().needs_image(old));
+    assert!(!appender.begin().needs_image(PageId(1), old));
     let epoch = log.begin_checkpoint().expect("a checkpoint");
     assert!(log.durable_epoch() + 1 >= epoch);
-    assert!(appender.begin().needs_image(old));
+    assert!(appender.begin().needs_image(PageId(1), old));
     let new = append(&appender, 2, 10);
-    assert!(epoch_of(new) >= epoch && !appender.begin().needs_image(new));
+    assert!(epoch_of(new) >= epoch && !appender.begin().needs_image(PageId(1), new));
     let again = log.begin_checkpoint().expect("another one");
-    assert!(again > epoch && appender.begin().needs_image(new));
+    assert!(again > epoch && appender.begin().needs_image(PageId(1), new));
+    // A checkpoint of some classes asks only for images of their pages.
+    let newer = append(&appender, 3, 10);
+    let classes = Classes::range(2, 7);
+    let part = log.begin_checkpoint_of(classes).expect("a part of one");
+    assert!(part > again);
+    for page in (0..100).map(PageId) {
+        let section = appender.begin();
+        assert_eq!(section.needs_image(page, newer), classes.has(class_of(page)), "{page}");
+        assert!(section.needs_image(page, new));
+    }
     log.close().expect("closed");
     let (_, end) = read(&storage, 1).expect("a good log");
     assert!(end.epoch + 1 >= again, "the epoch of a checkpoint lasts");
@@ -289,7 +301,7 @@ fn counters_that_run_over_skip_an_epoch() {
     assert!(epoch_of(last) > 1);
     log.ensure_durable(last).expect("durable");
     let next = log.begin_checkpoint().expect("a checkpoint");
-    assert!(next > epoch_of(last) && appender.begin().needs_image(last));
+    assert!(next > epoch_of(last) && appender.begin().needs_image(PageId(1), last));
 }
 
 #[test]
@@ -300,7 +312,10 @@ fn a_section_that_sees_the_next_checkpoint_early_logs_images() {
     let appender = log.appender();
     let section = appender.begin();
     assert_eq!(section.epoch(), 5);
-    assert!(section.needs_image(Gsn(3 << 20)), "the checkpoint before may have begun at epoch 4");
+    assert!(
+        section.needs_image(PageId(1), Gsn(3 << 20)),
+        "the checkpoint before may have begun at epoch 4"
+    );
 }
 
 #[test]

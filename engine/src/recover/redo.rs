@@ -199,6 +199,10 @@ impl Dispatcher<'_> {
     ) {
         let gsn = record.gsn;
         if needs_page(op.code).0 {
+            if epoch_of(gsn) < self.block.redo_epoch_of(op.page) {
+                // The page has it, or the log has an image later on.
+                return;
+            }
             let payload = Payload::new(chunk, op.payload);
             let what = PageChange::Op { code: op.code, payload };
             return self.push(PageItem { page: op.page, tree: op.tree, gsn, what });

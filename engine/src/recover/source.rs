@@ -152,8 +152,9 @@ fn named(error: Error, path: &Path) -> Error {
 /// The error of a log that ends before the checkpoint does: a checkpoint waits for its epoch, and
 /// writes no page that the log has whole by then.
 pub(super) fn wrong_end(file: &StoreFile, block: &Superblock, end: &LogEnd) -> Option<Error> {
-    let ends = if end.epoch + 1 < block.redo_epoch {
-        format!("began with epoch {}, and the log ends with epoch {}", block.redo_epoch, end.epoch)
+    let begun = block.last_class_epoch();
+    let ends = if end.epoch + 1 < begun {
+        format!("began with epoch {begun}, and the log ends with epoch {}", end.epoch)
     } else if end.flush < block.durable_flush {
         let durable = block.durable_flush;
         format!("ended when flush {durable} was durable, and the log ends with flush {}", end.flush)

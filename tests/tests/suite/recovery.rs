@@ -183,6 +183,66 @@ fn compressed_images_restore_torn_pages_as_plain_ones_do() {
     }
 }
 
+/// After a checkpoint began, images become due for a part of the pages after the other, and a power
+/// cut at any time, with pages written and torn, loses nothing.
+#[test]
+fn images_become_due_for_a_part_of_the_pages_at_a_time() {
+    const RECORDS: u32 = 4000;
+    let watchdog = Watchdog::start("classes of pages", Duration::from_secs(60));
+    for seed in 1..=6 * rounds() {
+        let _context = Context(("seed", seed));
+        let mut random = SmallRng::seed_from_u64(seed);
+        let options = || small_pool(FRAMES).log_bytes(8 << 20).page_images(PageImages::Plain);
+        let mut device = device(seed);
+        let mut newest = vec![0_u64; RECORDS as usize];
+        let (mut turn, mut most) = (0, 0);
+        let value = |turn: u64, number: u32| {
+            [turn.to_be_bytes(), u64::from(number).to_be_bytes()].concat().repeat(8)
+        };
+        for life in 0..3 {
+            let none = options().durability(Durability::None);
+            let engine = open(&device, none).expect("open");
+            let (session, tree) = session(&engine);
+            for (number, turn) in (0..RECORDS).zip(&newest).filter(|(_, turn)| **turn != 0) {
+                let found = session.get(&tree, &number.to_be_bytes()).expect("get");
+                assert_eq!(found.as_deref(), Some(&value(*turn, number)[..]), "record {number}");
+            }
+            assert_verified(&engine);
+            let mut put = |number: u32| {
+                turn += 1;
+                newest[number as usize] = turn;
+                let put = session.put_ticket(&tree, &number.to_be_bytes(), &value(turn, number));
+                put.map(drop).expect("put");
+            };
+            (0..RECORDS).for_each(&mut put);
+            // Passes with images in one checkpoint: with all pages due at once two at most.
+            let (mut passes, mut before) = (0, engine.stats());
+            let until = random.random_range(1..60);
+            for pass in 0.. {
+                (0..RECORDS).step_by(9).for_each(&mut put);
+                let stats = engine.stats();
+                if stats.checkpoints > before.checkpoints {
+                    passes = 0;
+                }
+                passes += u32::from(stats.log_image_bytes > before.log_image_bytes);
+                most = most.max(passes);
+                before = stats;
+                watchdog.step();
+                // The last life goes on until it has seen that.
+                if pass >= until && (life < 2 || most >= 5) {
+                    break;
+                }
+            }
+            engine.sync().expect("sync");
+            let left = Arc::new(device.crash_as(seed * 10 + life, Cut::Sectors));
+            drop((session, tree, engine));
+            device = left;
+        }
+        let engine = check(&device, options(), &[]);
+        assert_verified(&engine);
+    }
+}
+
 /// A page that is changed while a checkpoint is under way is in the log as a whole by then, so that
 /// the checkpoint need not write it. Without such images it must.
 #[test]
