@@ -10,6 +10,7 @@
 
 use crate::record::{u16_at, u32_at, u64_at};
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
+use std::iter;
 use wattle_buffer::PAGE_SIZE;
 
 /// A device writes so many bytes as a whole or not at all.
@@ -257,8 +258,9 @@ impl BlockHeader {
             return BlockPayload::Damaged(0);
         }
         let mut payload = Vec::with_capacity(used * BODY);
-        written.for_each(|sector| payload.extend_from_slice(&sector[..BODY]));
-        payload.drain(..BLOCK_HEADER);
+        for (sector, start) in written.zip([BLOCK_HEADER].into_iter().chain(iter::repeat(0))) {
+            payload.extend_from_slice(&sector[start..BODY]);
+        }
         payload.truncate(self.payload_len);
         BlockPayload::Whole(payload)
     }

@@ -55,6 +55,27 @@ fn appended_records_are_read_back() {
     assert_eq!((note.kind, note.undo, len + rest), (Kind::Note, &b"note"[..], chunk.bytes.len()));
 }
 
+/// Pieces of a segment are read ahead; blocks lie across their ends.
+#[test]
+fn segments_of_several_pieces_are_read_back() {
+    let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
+    let options = LogOptions { segment_bytes: 4 << 20, ..LogOptions::default() };
+    let log = Log::start(storage.clone(), options, store(), Box::new(|| 0)).expect("a log");
+    let appender = log.appender();
+    for id in 1..=600 {
+        let len = [17, 40_000, 3000, 57_000, 12_345][id as usize % 5];
+        append(&appender, id, len);
+        if id % 7 == 0 {
+            log.flush_now().expect("a flush");
+        }
+    }
+    log.close().expect("closed");
+    assert!(log.stats().bytes_written > 12 << 20);
+    let (flushes, _) = read(&storage, 1).expect("a good log");
+    let found: Vec<u64> = records(&flushes).iter().map(|record| record.id).collect();
+    assert!(found.into_iter().eq(1..=600));
+}
+
 #[test]
 fn a_log_goes_on_after_each_reopening() {
     for kind in [IoKind::Memory, IoKind::Threads, IoKind::Uring] {
