@@ -13,11 +13,13 @@
 //! flush of this epoch for damage.
 //!
 //! The first change of a page after the beginning of a checkpoint logs the whole page instead of
-//! the op. Recovery then needs no page that a torn write may have damaged.
+//! the op. Recovery then needs no page that a torn write may have damaged. `image` compresses it.
 
 use crate::{
     author::{Attachment, Author},
-    record::{Op, code, extent},
+    code,
+    image::{ImageWriter, PageImages},
+    record::Op,
     step::{Step, Stop},
     undo::{OF_OP, Undo},
 };
@@ -26,7 +28,7 @@ use std::{
     sync::Arc,
 };
 use wattle_buffer::{
-    Error, Exclusive, Gsn, Moment, Optimistic, PAGE_SIZE, PageId, PageImage, Pool, TreeId, Worker,
+    Error, Exclusive, Gsn, Moment, Optimistic, PageId, PageImage, Pool, TreeId, Worker,
 };
 use wattle_wal::{AUTO, Appender, Kind, Log, Section};
 
@@ -68,7 +70,7 @@ pub struct Context {
     pub worker: Worker,
     /// Its journal.
     pub journal: Journal,
-    image: RefCell<Box<PageImage>>,
+    images: RefCell<ImageWriter>,
     /// The bytes that a change overwrites.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// Memory for the halves of a node that is split; holds old contents between splits.
@@ -94,12 +96,18 @@ impl Context {
         Context {
             worker,
             journal,
-            image: RefCell::new(PageImage::zeroed()),
+            images: RefCell::new(ImageWriter::new(PageImages::default())),
             scratch: RefCell::new(Vec::with_capacity(256)),
             halves: RefCell::new(None),
             last: Cell::new(None),
             route_recorded: Cell::new(false),
         }
+    }
+
+    /// The context, with page images in this form.
+    pub fn with_page_images(mut self, images: PageImages) -> Context {
+        self.images = RefCell::new(ImageWriter::new(images));
+        self
     }
 
     /// Memory for the halves of a node, with arbitrary contents.
@@ -158,7 +166,7 @@ impl Context {
         }
         let flags = if author.is_auto() { AUTO } else { 0 };
         let gsn = section.start(Kind::Change, flags, author.txn(), above);
-        let mut record = PageRecord { section: &mut section, image: &self.image, gsn };
+        let mut record = PageRecord { section: &mut section, images: &self.images, gsn };
         let says_record = record.op(page, op);
         author.attach(&mut record);
         match undo.filter(|_| !author.is_auto()) {
@@ -208,7 +216,7 @@ impl Context {
         };
         let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, page.gsn().max(above));
-        let mut record = PageRecord { section: &mut section, image: &self.image, gsn };
+        let mut record = PageRecord { section: &mut section, images: &self.images, gsn };
         record.op(page, Op::Image);
         attach(&mut record);
         section.finish();
@@ -223,7 +231,7 @@ impl Context {
         let above = above.max(self.worker.pool().allocator().freed_gsn());
         let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, above);
-        attach(&mut PageRecord { section: &mut section, image: &self.image, gsn });
+        attach(&mut PageRecord { section: &mut section, images: &self.images, gsn });
         section.finish();
     }
 
@@ -259,7 +267,7 @@ impl Context {
         }
         let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, above);
-        let mut record = PageRecord { section: &mut section, image: &self.image, gsn };
+        let mut record = PageRecord { section: &mut section, images: &self.images, gsn };
         for (page, op) in group.iter_mut() {
             record.op(page, *op);
         }
@@ -286,7 +294,7 @@ impl Attachment for Unlogged {
 /// A log record that is being written.
 struct PageRecord<'r, 's> {
     section: &'r mut Section<'s>,
-    image: &'r RefCell<Box<PageImage>>,
+    images: &'r RefCell<ImageWriter>,
     gsn: Gsn,
 }
 
@@ -297,7 +305,7 @@ impl PageRecord<'_, '_> {
         let whole = matches!(op, Op::Image | Op::NewImage);
         if op.changes_page() {
             // No record since the beginning of the last checkpoint has an image of the page.
-            let first = self.section.needs_image(page.gsn());
+            let first = self.section.needs_image(page.header().page_id(), page.gsn());
             debug_assert!(self.gsn > page.gsn(), "the number of page {:?} falls", page.gsn());
             page.stamp(self.gsn);
             if whole || first {
@@ -322,20 +330,17 @@ impl PageRecord<'_, '_> {
         }
     }
 
-    /// Logs the whole page, without the gap between arrays and heap.
+    /// Logs the whole page, see `image`.
     #[cold]
     fn log_image(&mut self, page: &Exclusive<'_>, op: Op<'_>) {
-        let mut image = self.image.borrow_mut();
-        page.copy_image(&mut image);
-        let (head, tail) = extent(&image.0);
-        assert!(head + tail <= PAGE_SIZE, "a node overlaps itself: {head} + {tail} bytes");
-        let code = if op == Op::NewImage { Op::NewImage } else { Op::Image }.parts().0;
-        let (head_len, tail_len) = ((head as u16).to_le_bytes(), (tail as u16).to_le_bytes());
-        let parts = [&head_len[..], &tail_len, &image.0[..head], &image.0[PAGE_SIZE - tail..]];
         let (id, tree) = (page.header().page_id(), page.header().tree_id());
-        self.section.op(id, tree, code, &parts);
-        self.section.count_image(4 + head + tail);
-        if op == Op::NewImage {
+        let mut images = self.images.borrow_mut();
+        let joins = op == Op::NewImage;
+        let payload = images.write(tree, joins, |image| page.copy_image(image));
+        let [first, second] = payload.parts;
+        self.section.op(id, tree, payload.code, &[&payload.lengths, first, second]);
+        self.section.count_image(payload.len());
+        if joins {
             page.pool().allocator().log_change(self.section.epoch(), id, 1, true);
         }
     }

@@ -18,35 +18,16 @@
 //! | 9 | `RemoveChild` | position u16: the separator and the child right of it |
 //! | 10 | `Free` | pages u64 each; they leave their tree. The op does not change its own page |
 //! | 11 | `Adopt` | pairs of u64, first page and count: pages that are on storage already join a tree. The op does not change its own page |
+//! | 12 | `CompressedImage` | head u16, tail u16, then an LZ4 block of the first `head` and the last `tail` bytes |
+//! | 13 | `NewCompressedImage` | the same; the page joins a tree |
 
-use crate::node::{NodeMut, NodeRef, NodeView, check};
+pub use crate::{code, image::image_lengths};
+
+use crate::{
+    image::{self, is_image, u16_at},
+    node::{NodeMut, NodeRef, NodeView, check},
+};
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageMut, PageRef, Swip, page::header};
-
-/// Codes of the ops; the disk format.
-pub mod code {
-    /// See the module documentation.
-    pub const IMAGE: u8 = 1;
-    /// See the module documentation.
-    pub const NEW_IMAGE: u8 = 2;
-    /// See the module documentation.
-    pub const INSERT: u8 = 3;
-    /// See the module documentation.
-    pub const REPLACE: u8 = 4;
-    /// See the module documentation.
-    pub const PATCH: u8 = 5;
-    /// See the module documentation.
-    pub const REMOVE: u8 = 6;
-    /// See the module documentation.
-    pub const TRUNCATE: u8 = 7;
-    /// See the module documentation.
-    pub const INSERT_CHILD: u8 = 8;
-    /// See the module documentation.
-    pub const REMOVE_CHILD: u8 = 9;
-    /// See the module documentation.
-    pub const FREE: u8 = 10;
-    /// See the module documentation.
-    pub const ADOPT: u8 = 11;
-}
 
 /// A change of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,17 +96,6 @@ pub enum Op<'a> {
     },
 }
 
-/// Lengths of head and tail of a page: all bytes but the gap between arrays and heap.
-pub(crate) fn extent(image: &[u8; PAGE_SIZE]) -> (usize, usize) {
-    let (head, top) = NodeView::from(image).extent();
-    (head, PAGE_SIZE - top)
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Result<usize, String> {
-    let field = bytes.get(at..at + 2).ok_or("an op of the log is cut short")?;
-    Ok(usize::from(u16::from_le_bytes(field.try_into().expect("2 bytes"))))
-}
-
 fn u64_at(bytes: &[u8], at: usize) -> Result<u64, String> {
     let field = bytes.get(at..at + 8).ok_or("an op of the log is cut short")?;
     Ok(u64::from_le_bytes(field.try_into().expect("8 bytes")))
@@ -150,7 +120,7 @@ pub fn page_changes(
     change: &mut dyn FnMut(PageId, bool),
 ) -> Result<(), String> {
     match code {
-        code::NEW_IMAGE => change(page, true),
+        code::NEW_IMAGE | code::NEW_COMPRESSED_IMAGE => change(page, true),
         code::FREE => {
             for at in (0..payload.len()).step_by(8) {
                 change(PageId(u64_at(payload, at)?), false);
@@ -172,7 +142,7 @@ pub fn page_changes(
 /// Whether an op changes the bytes of its page, and whether that depends on the old bytes.
 pub fn needs_page(code: u8) -> (bool, bool) {
     match code {
-        code::IMAGE | code::NEW_IMAGE => (true, false),
+        _ if is_image(code) => (true, false),
         code::FREE | code::ADOPT => (false, false),
         _ => (true, true),
     }
@@ -183,8 +153,8 @@ pub fn needs_page(code: u8) -> (bool, bool) {
 /// # Errors
 /// A sentence: the op does not fit the page, whose bytes are undefined then.
 pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Result<(), String> {
-    if matches!(code, code::IMAGE | code::NEW_IMAGE) {
-        return redo_image(image, page, payload);
+    if is_image(code) {
+        return redo_image(image, page, code, payload);
     }
     let view = NodeView::from(&*image);
     let is_inner = view.is_inner();
@@ -276,14 +246,8 @@ fn redo_record(image: &mut PageImage, code: u8, payload: &[u8]) -> Result<(), St
     }
 }
 
-fn redo_image(image: &mut PageImage, page: PageId, payload: &[u8]) -> Result<(), String> {
-    let (head, tail) = (u16_at(payload, 0)?, u16_at(payload, 2)?);
-    if payload.len() != 4 + head + tail || head + tail > PAGE_SIZE || head < header::END {
-        return Err("an image in the log has a wrong length".to_string());
-    }
-    image.0.fill(0);
-    image.0[..head].copy_from_slice(&payload[4..4 + head]);
-    image.0[PAGE_SIZE - tail..].copy_from_slice(&payload[4 + head..]);
+fn redo_image(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Result<(), String> {
+    image::read(image, code, payload)?;
     if image.u64_at(header::PAGE_ID) != page.0 {
         return Err("an image in the log belongs to another page".to_string());
     }

@@ -267,8 +267,8 @@ impl Pool {
         });
     }
 
-    /// Writes every page with a change numbered below `limit` that is neither on storage nor
-    /// covered by a record of the whole page from `limit` on ([`crate::Exclusive::logged_whole`]).
+    /// Writes every page with a change numbered below its `limit` that is neither on storage nor
+    /// covered by a record of the whole page from there on ([`crate::Exclusive::logged_whole`]).
     /// Such records may not be durable yet. Uses the background writers, while all other work goes
     /// on. Calls `pace` now and then with the number of pages done and the total; it may sleep, and
     /// may stop the work with an error.
@@ -277,7 +277,7 @@ impl Pool {
     /// The failure of the writers if no page can be written, or the error of `pace`.
     pub fn write_older(
         &self,
-        limit: Gsn,
+        limit: impl Fn(PageId) -> Gsn,
         pace: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<u64> {
         // Relaxed loads suffice. A change below the limit was stamped before its log buffer was
@@ -285,7 +285,9 @@ impl Pool {
         // buffer orders the stamp before these loads.
         let is_older = |frame: FrameId| {
             let header = self.header(frame);
-            header.state() == FrameState::Hot && header.first_gsn().is_some_and(|gsn| gsn < limit)
+            // If another page gets into the frame, it changes later than all limits.
+            let is_below = |gsn| gsn < limit(header.page_id());
+            header.state() == FrameState::Hot && header.first_gsn().is_some_and(is_below)
         };
         let mut left: Vec<FrameId> = self.used_frames().filter(|frame| is_older(*frame)).collect();
         let total = left.len();

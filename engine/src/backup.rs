@@ -293,11 +293,13 @@ fn read_through(
         }
         let flush = Located::new(flush, reader.position());
         for (_, record) in flush.records()? {
-            if epoch_of(record.gsn) < block.redo_epoch {
+            let epoch = epoch_of(record.gsn);
+            if epoch < block.redo_epoch {
                 continue;
             }
             for op in record.ops() {
-                if needs_page(op.code) == (true, false) {
+                let is_applied = epoch >= block.redo_epoch_of(op.page);
+                if is_applied && needs_page(op.code) == (true, false) {
                     damaged.remove(&op.page);
                 }
                 let changes = page_changes(op.page, op.code, op.payload, &mut |page, used| {

@@ -87,7 +87,7 @@ pub use typed::{ReadsRecords, TypedRange, TypedTree, TypedValue, WritesRecords};
 pub use typed_key::TypedKey;
 pub use value_reader::ValueReader;
 pub use verify::VerifyReport;
-pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
+pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE, PageImages};
 pub use wattle_buffer::{
     Ace, Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,
     TreeId, WriteOrder,

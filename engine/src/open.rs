@@ -25,8 +25,8 @@ use crate::{
     options::Options,
     recover::{self, FoundGhosts, Loser},
     store::{
-        BitmapCopies, CATALOG, StoreFile, StoreState, Superblock, UnloggedMark, WARM_FILE,
-        leftovers,
+        BitmapCopies, CATALOG, ClassEpochs, StoreFile, StoreState, Superblock, UnloggedMark,
+        WARM_FILE, leftovers,
     },
     store_info::StoreInfo,
     txn::{TreeHandles, TxnSystem},
@@ -83,8 +83,11 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let newest = ids.clone();
     forest.set_clock(move || newest.now());
     opening.started(Background::start(&pool)?);
-    let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
-    let merges = Context::new(pool.worker(), Journal::new(log.as_ref()));
+    let context = || {
+        let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
+        cx.with_page_images(options.page_images)
+    };
+    let (cx, merges) = (context(), context());
     forest.merge_in(Some(merges));
     let tree = match stored.new {
         true => btree::Tree::create(&cx, &forest, CATALOG)?,
@@ -269,7 +272,11 @@ fn continue_log(
         return Ok((storage, None));
     }
     let storage = file.open_log(false)?;
-    let start = epochs::start_after(end, block.redo_epoch);
+    // The log has images of all pages that were changed since the checkpoint began, if it began for
+    // all of them at once. Otherwise all pages are due again.
+    let at_once = block.class_epochs == ClassEpochs::default();
+    let image_epoch = if at_once { block.redo_epoch } else { end.epoch + 1 };
+    let start = epochs::start_after(end, image_epoch);
     let log = start_log(storage.clone(), options, start, late, clock)?;
     log.set_opening(true);
     if late {
@@ -338,6 +345,7 @@ fn txn_system(
     TxnSystem {
         pool: pool.clone(),
         log: log.clone(),
+        page_images: options.page_images,
         clock,
         ids,
         snapshots: Snapshots::new(),

@@ -7,6 +7,7 @@
 //! with an open section can hold an unfinished record.
 
 use crate::{
+    classes::class_of,
     core::LogCore,
     gsn::{GSN_COUNTER_BITS, epoch_of},
     record::{self, AUTO, Kind, MAX_OPS, MAX_RECORD},
@@ -77,7 +78,7 @@ impl Appender {
         let scope = scope(ScopePart::LogAppend);
         let mut buffer = self.slot.buffer.lock();
         let epoch = self.core.epochs.current();
-        let image_epoch = self.core.epochs.image();
+        let image_epoch = self.core.epochs.newest_image();
         buffer.enter(epoch);
         buffer.last_gsn = buffer.last_gsn.max(self.observed.get()).max(epoch << GSN_COUNTER_BITS);
         let filled = buffer.bytes.len();
@@ -101,6 +102,7 @@ pub struct Section<'a> {
     appender: &'a Appender,
     buffer: BriefGuard<'a, AppendBuffer>,
     epoch: u64,
+    /// The newest of all classes.
     image_epoch: u64,
     /// Bytes in the buffer when the section began.
     filled: usize,
@@ -123,15 +125,20 @@ impl Section<'_> {
         self.epoch
     }
 
-    /// Whether this is the first change, since the last checkpoint, of a page whose last change was
-    /// `page`: then its image must be logged.
+    /// Whether this is the first change of `page`, whose last change was `last`, since the last
+    /// checkpoint began for its class: then its image must be logged.
     ///
     /// A section of the epoch before a checkpoint may already see the image epoch of that
     /// checkpoint. It logs an image too, because it can no longer know whether the previous
     /// checkpoint asks for one.
     #[inline]
-    pub fn needs_image(&self, page: Gsn) -> bool {
-        epoch_of(page) < self.image_epoch
+    pub fn needs_image(&self, page: PageId, last: Gsn) -> bool {
+        epoch_of(last) < self.image_epoch && self.class_needs_image(page, last)
+    }
+
+    #[cold]
+    fn class_needs_image(&self, page: PageId, last: Gsn) -> bool {
+        epoch_of(last) < self.appender.core.epochs.image(class_of(page))
     }
 
     /// Notes a time that the clock of the log gave inside of this section. See

@@ -10,6 +10,7 @@
 
 use crate::record::{u16_at, u32_at, u64_at};
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
+use std::iter;
 use wattle_buffer::PAGE_SIZE;
 
 /// A device writes so many bytes as a whole or not at all.
@@ -30,8 +31,10 @@ pub const MAX_BLOCK: usize = MAX_SECTORS * SECTOR;
 pub const CHUNK_HEADER: usize = 24;
 /// Bytes of the head of a segment; blocks follow.
 pub const SEGMENT_HEADER: usize = BLOCK_ALIGN;
-/// Version of the formats in this file and in `record`.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of the formats in this file and in `record`, and of the codes of the layers above.
+pub const FORMAT_VERSION: u32 = 2;
+/// The oldest version that is read.
+pub const OLDEST_VERSION: u32 = 1;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.
@@ -255,8 +258,9 @@ impl BlockHeader {
             return BlockPayload::Damaged(0);
         }
         let mut payload = Vec::with_capacity(used * BODY);
-        written.for_each(|sector| payload.extend_from_slice(&sector[..BODY]));
-        payload.drain(..BLOCK_HEADER);
+        for (sector, start) in written.zip([BLOCK_HEADER].into_iter().chain(iter::repeat(0))) {
+            payload.extend_from_slice(&sector[start..BODY]);
+        }
         payload.truncate(self.payload_len);
         BlockPayload::Whole(payload)
     }

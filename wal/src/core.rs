@@ -5,6 +5,7 @@
 //! with one of the others. Wakers are called with no lock held.
 
 use crate::{
+    classes::Classes,
     epochs::{Cut, Epochs},
     gate::Gate,
     gsn::epoch_of,
@@ -124,9 +125,9 @@ impl LogCore {
         self.request(epoch_of(gsn), Urgency::Now);
     }
 
-    /// Requests a checkpoint, and waits for its cut.
-    pub(crate) fn begin_checkpoint(&self) -> Result<u64> {
-        let before = self.requests.request_checkpoint(&self.epochs);
+    /// Requests a checkpoint of some classes of pages, and waits for its cut.
+    pub(crate) fn begin_checkpoint(&self, classes: Classes) -> Result<u64> {
+        let before = self.requests.request_checkpoint(&self.epochs, classes);
         self.waits.wait_checkpoint(before)
     }
 

@@ -6,6 +6,7 @@
 //! number of an epoch are stored before it becomes durable.
 
 use crate::{
+    classes::{CLASSES, Classes},
     gsn::{GSN_COUNTER_BITS, epoch_of},
     position::LogStart,
 };
@@ -16,15 +17,18 @@ use wattle_buffer::Gsn;
 pub(crate) struct Cut {
     /// The cut has all records up to this epoch.
     pub epoch: u64,
-    /// A checkpoint begins after the cut.
-    pub checkpoint: bool,
+    /// A checkpoint begins after the cut, for these classes of pages.
+    pub checkpoint: Classes,
 }
 
 /// See the module documentation.
 pub(crate) struct Epochs {
     current: AtomicU64,
-    /// A page that was last changed in an epoch below needs its image in the log; 0 without images.
-    image: AtomicU64,
+    /// A page of the class that was last changed in an epoch below needs its image in the log; 0
+    /// without images.
+    images: [AtomicU64; CLASSES],
+    /// The largest of them.
+    newest_image: AtomicU64,
     page_images: bool,
     /// Epoch that the last checkpoint began, with images or without.
     checkpoint: AtomicU64,
@@ -37,9 +41,11 @@ pub(crate) struct Epochs {
 
 impl Epochs {
     pub(crate) fn new(start: &LogStart, page_images: bool) -> Epochs {
+        let image = if page_images { start.image_epoch } else { 0 };
         Epochs {
             current: AtomicU64::new(start.epoch),
-            image: AtomicU64::new(if page_images { start.image_epoch } else { 0 }),
+            images: std::array::from_fn(|_| AtomicU64::new(image)),
+            newest_image: AtomicU64::new(image),
             page_images,
             checkpoint: AtomicU64::new(start.image_epoch),
             durable: AtomicU64::new(start.epoch - 1),
@@ -62,10 +68,21 @@ impl Epochs {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// The image epoch, read after [`Epochs::current`].
+    /// The largest image epoch of a class, read after [`Epochs::current`].
     #[inline]
-    pub(crate) fn image(&self) -> u64 {
-        self.image.load(Ordering::Relaxed)
+    pub(crate) fn newest_image(&self) -> u64 {
+        self.newest_image.load(Ordering::Relaxed)
+    }
+
+    /// The image epoch of a class, read after [`Epochs::current`].
+    #[inline]
+    pub(crate) fn image(&self, class: usize) -> u64 {
+        self.images[class].load(Ordering::Relaxed)
+    }
+
+    /// Whether there are images.
+    pub(crate) fn has_images(&self) -> bool {
+        self.page_images
     }
 
     /// Epoch that the last checkpoint began.
@@ -107,16 +124,19 @@ impl Epochs {
 
     /// Advances the epoch: sections that begin from now on are after the cut. The caller holds the
     /// lock of the flush requests.
-    pub(crate) fn advance(&self, checkpoint: bool) -> Cut {
+    pub(crate) fn advance(&self, checkpoint: Classes) -> Cut {
         let current = self.current_relaxed();
         let over = self.running_over.swap(0, Ordering::Relaxed);
         let next = if over == 0 { current + 1 } else { (epoch_of(Gsn(over)) + 2).max(current + 1) };
         assert!(next >> (u64::BITS - GSN_COUNTER_BITS) == 0, "epoch {next} does not fit a GSN");
-        if checkpoint {
+        if !checkpoint.is_empty() {
             self.checkpoint.store(next, Ordering::Relaxed);
             if self.page_images {
-                // Before the epoch: a reader of the new epoch then reads this, too.
-                self.image.store(next, Ordering::Relaxed);
+                // Before the epoch: a reader of the new epoch then reads these, too.
+                let classes = self.images.iter().enumerate();
+                let begun = classes.filter(|(class, _)| checkpoint.has(*class));
+                begun.for_each(|(_, image)| image.store(next, Ordering::Relaxed));
+                self.newest_image.store(next, Ordering::Relaxed);
             }
         }
         self.current.store(next, Ordering::Release);
@@ -149,7 +169,7 @@ impl Epochs {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cut, Epochs};
+    use super::{Classes, Cut, Epochs};
     use crate::{gsn::GSN_COUNTER_BITS, position::LogStart};
     use wattle_buffer::Gsn;
 
@@ -157,12 +177,17 @@ mod tests {
     fn a_checkpoint_raises_the_image_epoch_with_the_epoch() {
         for images in [true, false] {
             let epochs = Epochs::new(&LogStart { epoch: 7, ..LogStart::default() }, images);
-            let Cut { epoch, checkpoint } = epochs.advance(false);
-            assert_eq!((epoch, checkpoint, epochs.image()), (7, false, u64::from(images)));
-            let Cut { epoch, checkpoint } = epochs.advance(true);
-            assert_eq!((epoch, checkpoint, epochs.current()), (8, true, 9));
+            let Cut { epoch, checkpoint } = epochs.advance(Classes::NONE);
+            assert_eq!((epoch, checkpoint, epochs.image(3)), (7, Classes::NONE, u64::from(images)));
+            let Cut { epoch, checkpoint } = epochs.advance(Classes::range(3, 5));
+            assert_eq!((epoch, checkpoint, epochs.current()), (8, Classes::range(3, 5), 9));
             assert_eq!(epochs.checkpoint(), 9);
-            assert_eq!(epochs.image(), if images { 9 } else { 0 });
+            let expected = |class| match (images, class) {
+                (true, 3 | 4) => 9,
+                _ => u64::from(images),
+            };
+            assert!((0..16).all(|class| epochs.image(class) == expected(class)));
+            assert_eq!(epochs.newest_image(), expected(3));
         }
     }
 
@@ -170,11 +195,11 @@ mod tests {
     fn a_counter_that_runs_over_makes_the_next_cut_skip_an_epoch() {
         let epochs = Epochs::new(&LogStart::default(), true);
         epochs.skip_one_after(Gsn((1 << GSN_COUNTER_BITS) + (1 << (GSN_COUNTER_BITS - 1))));
-        assert_eq!(epochs.advance(false).epoch, 2);
-        assert_eq!(epochs.advance(false).epoch, 3);
+        assert_eq!(epochs.advance(Classes::NONE).epoch, 2);
+        assert_eq!(epochs.advance(Classes::NONE).epoch, 3);
         // A page of a later epoch asks for the same.
         epochs.skip_one_after(Gsn(90 << GSN_COUNTER_BITS));
-        assert_eq!(epochs.advance(false).epoch, 91);
+        assert_eq!(epochs.advance(Classes::NONE).epoch, 91);
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl Flusher {
         let mut taken = std::mem::take(&mut self.taken);
         let mark = self.core.take_buffers(&cut, &mut self.spares, &mut taken);
         // 3. Write them. A checkpoint is written even if it is empty, so that its epoch lasts.
-        if !taken.is_empty() || cut.checkpoint {
+        if !taken.is_empty() || !cut.checkpoint.is_empty() {
             self.write(&cut, &taken)?;
             self.last_epoch = cut.epoch;
         }

@@ -3,6 +3,7 @@
 
 mod append;
 mod block;
+mod classes;
 mod core;
 mod epochs;
 mod error;
@@ -25,6 +26,7 @@ mod waits;
 
 pub use append::{Appender, Section};
 pub use block::blank;
+pub use classes::{CLASSES, Classes, class_of};
 pub use gsn::{GSN_COUNTER_BITS, MAX_EPOCH, epoch_of};
 pub use log::{Log, NextFlush};
 pub use options::{LogOptions, Urgency};
@@ -46,7 +48,8 @@ pub mod format {
     pub use crate::{
         block::{
             BLOCK_ALIGN, BLOCK_HEADER, BLOCK_MAGIC, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK,
-            MAX_PAYLOAD, MAX_SECTORS, SALT, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC, TRAILER,
+            MAX_PAYLOAD, MAX_SECTORS, OLDEST_VERSION, SALT, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC,
+            TRAILER,
         },
         options::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES},
         record::{LONG_OP_HEADER, LONG_RECORD_HEADER, MAX_RECORD, OP_HEADER, RECORD_HEADER},

@@ -3,6 +3,7 @@
 use crate::{
     append::Appender,
     block::{BLOCK_ALIGN, MAX_BLOCK},
+    classes::Classes,
     core::LogCore,
     error::wrong_log,
     flusher::Flusher,
@@ -188,7 +189,19 @@ impl Log {
     /// Begins a checkpoint: waits for a cut, and gives the first epoch after it. From that epoch
     /// on, the first change of a page that was last changed before needs its image in the log.
     pub fn begin_checkpoint(&self) -> Result<u64> {
-        self.core.begin_checkpoint()
+        self.begin_checkpoint_of(Classes::ALL)
+    }
+
+    /// Whether changes log images, see [`crate::LogOptions::page_images`].
+    pub fn has_page_images(&self) -> bool {
+        self.core.epochs.has_images()
+    }
+
+    /// As [`Log::begin_checkpoint`], for the pages of some classes, at least one. The others are
+    /// asked for images as before.
+    pub fn begin_checkpoint_of(&self, classes: Classes) -> Result<u64> {
+        assert!(!classes.is_empty(), "a checkpoint of no page has no cut");
+        self.core.begin_checkpoint(classes)
     }
 
     /// The segment in which reading must begin to see all records of `epoch` and later ones.

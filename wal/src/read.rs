@@ -1,5 +1,6 @@
 //! Reading the log back.
 
+pub(crate) mod ahead;
 pub(crate) mod flush;
 pub(crate) mod heads;
 pub(crate) mod owner;

@@ -5,6 +5,7 @@
 //! the words, so no request is missed; a cut happens under the same lock.
 
 use crate::{
+    classes::Classes,
     epochs::{Cut, Epochs},
     gate::Gate,
     options::Urgency,
@@ -34,7 +35,7 @@ pub(crate) struct FlushRequests {
 #[derive(Default)]
 struct FlushSignal {
     closing: bool,
-    checkpoint: bool,
+    checkpoint: Classes,
     /// When the first request with `Urgency::Soon` must have its flush.
     soon: Option<Instant>,
 }
@@ -92,10 +93,10 @@ impl FlushRequests {
         self.wake.notify_one();
     }
 
-    /// Requests a checkpoint. Gives the epoch that the last one began.
-    pub(crate) fn request_checkpoint(&self, epochs: &Epochs) -> u64 {
+    /// Requests a checkpoint of some classes of pages. Gives the epoch that the last one began.
+    pub(crate) fn request_checkpoint(&self, epochs: &Epochs, classes: Classes) -> u64 {
         let mut signal = self.signal.lock();
-        signal.checkpoint = true;
+        signal.checkpoint = signal.checkpoint.and(classes);
         self.wake.notify_one();
         epochs.checkpoint()
     }
@@ -113,7 +114,7 @@ impl FlushRequests {
         let mut signal = self.signal.lock();
         self.enough.store(enough, Ordering::Relaxed);
         while !signal.closing
-            && !signal.checkpoint
+            && signal.checkpoint.is_empty()
             && self.enough.load(Ordering::Relaxed) != 0
             && !self.wake.wait_until(&mut signal, until).timed_out()
         {}
@@ -140,7 +141,7 @@ impl FlushRequests {
             let requested = self.now.load(Ordering::Relaxed) >= epochs.current_relaxed();
             let reasons = Reasons {
                 closing: signal.closing,
-                at_once: signal.checkpoint || requested,
+                at_once: !signal.checkpoint.is_empty() || requested,
                 soon: signal.soon,
                 idle,
             };

@@ -131,7 +131,7 @@ impl Waits {
             reached[parity(epoch)] = true;
             waiters.sleeping[parity(epoch)] = 0;
         }
-        if cut.checkpoint {
+        if !cut.checkpoint.is_empty() {
             waiters.checkpoint = cut.epoch + 1;
         }
         let wakers: Vec<_> =
@@ -141,7 +141,7 @@ impl Waits {
         self.durable.iter().zip(reached).filter(|(_, reached)| *reached).for_each(|(all, _)| {
             all.notify_all();
         });
-        if cut.checkpoint {
+        if !cut.checkpoint.is_empty() {
             self.changed.notify_all();
         }
         wakers.into_iter().for_each(|(_, waker)| waker.wake());

@@ -13,7 +13,9 @@ use wattle_buffer::{
     Error, Gsn, LogBarrier, PageId, TreeId,
     io::{IoKind, LogStorage, MemoryLog, open_log},
 };
-use wattle_wal::{AUTO, Kind, Log, LogOptions, LogReader, LogStart, Urgency, epoch_of, record};
+use wattle_wal::{
+    AUTO, Classes, Kind, Log, LogOptions, LogReader, LogStart, Urgency, class_of, epoch_of, record,
+};
 
 #[test]
 fn appended_records_are_read_back() {
@@ -51,6 +53,27 @@ fn appended_records_are_read_back() {
     assert_eq!(ops, [(3, 9, b"abcd".to_vec()), (4, 10, Vec::new())]);
     let (note, rest) = record::parse(&chunk.bytes[len..], chunk.base).expect("a note");
     assert_eq!((note.kind, note.undo, len + rest), (Kind::Note, &b"note"[..], chunk.bytes.len()));
+}
+
+/// Pieces of a segment are read ahead; blocks lie across their ends.
+#[test]
+fn segments_of_several_pieces_are_read_back() {
+    let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
+    let options = LogOptions { segment_bytes: 4 << 20, ..LogOptions::default() };
+    let log = Log::start(storage.clone(), options, store(), Box::new(|| 0)).expect("a log");
+    let appender = log.appender();
+    for id in 1..=600 {
+        let len = [17, 40_000, 3000, 57_000, 12_345][id as usize % 5];
+        append(&appender, id, len);
+        if id % 7 == 0 {
+            log.flush_now().expect("a flush");
+        }
+    }
+    log.close().expect("closed");
+    assert!(log.stats().bytes_written > 12 << 20);
+    let (flushes, _) = read(&storage, 1).expect("a good log");
+    let found: Vec<u64> = records(&flushes).iter().map(|record| record.id).collect();
+    assert!(found.into_iter().eq(1..=600));
 }
 
 #[test]
@@ -150,14 +173,24 @@ fn checkpoints_tell_which_pages_need_images() {
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
     let old = append(&appender, 1, 10);
-    assert!(!appender.begin().needs_image(old));
+    assert!(!appender.begin().needs_image(PageId(1), old));
     let epoch = log.begin_checkpoint().expect("a checkpoint");
     assert!(log.durable_epoch() + 1 >= epoch);
-    assert!(appender.begin().needs_image(old));
+    assert!(appender.begin().needs_image(PageId(1), old));
     let new = append(&appender, 2, 10);
-    assert!(epoch_of(new) >= epoch && !appender.begin().needs_image(new));
+    assert!(epoch_of(new) >= epoch && !appender.begin().needs_image(PageId(1), new));
     let again = log.begin_checkpoint().expect("another one");
-    assert!(again > epoch && appender.begin().needs_image(new));
+    assert!(again > epoch && appender.begin().needs_image(PageId(1), new));
+    // A checkpoint of some classes asks only for images of their pages.
+    let newer = append(&appender, 3, 10);
+    let classes = Classes::range(2, 7);
+    let part = log.begin_checkpoint_of(classes).expect("a part of one");
+    assert!(part > again);
+    for page in (0..100).map(PageId) {
+        let section = appender.begin();
+        assert_eq!(section.needs_image(page, newer), classes.has(class_of(page)), "{page}");
+        assert!(section.needs_image(page, new));
+    }
     log.close().expect("closed");
     let (_, end) = read(&storage, 1).expect("a good log");
     assert!(end.epoch + 1 >= again, "the epoch of a checkpoint lasts");
@@ -289,7 +322,7 @@ fn counters_that_run_over_skip_an_epoch() {
     assert!(epoch_of(last) > 1);
     log.ensure_durable(last).expect("durable");
     let next = log.begin_checkpoint().expect("a checkpoint");
-    assert!(next > epoch_of(last) && appender.begin().needs_image(last));
+    assert!(next > epoch_of(last) && appender.begin().needs_image(PageId(1), last));
 }
 
 #[test]
@@ -300,7 +333,10 @@ fn a_section_that_sees_the_next_checkpoint_early_logs_images() {
     let appender = log.appender();
     let section = appender.begin();
     assert_eq!(section.epoch(), 5);
-    assert!(section.needs_image(Gsn(3 << 20)), "the checkpoint before may have begun at epoch 4");
+    assert!(
+        section.needs_image(PageId(1), Gsn(3 << 20)),
+        "the checkpoint before may have begun at epoch 4"
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use std::{
     fs::File,
-    io::{self, Seek, SeekFrom},
+    io::{self, IoSlice, Seek, SeekFrom},
     os::{
         fd::AsRawFd,
         unix::fs::{FileExt, FileTypeExt},
@@ -249,6 +249,26 @@ impl PageFile {
                 Err(_) => retry_if_interrupted(io::Error::last_os_error())?,
             }
         }
+    }
+
+    /// Writes pages that lie side by side with one call.
+    pub(super) fn write_neighbours(&self, first: PageId, images: &[&PageImage]) -> io::Result<()> {
+        self.check_length()?;
+        let offset = offset_of(first)?;
+        let slices: Vec<_> = images.iter().map(|image| IoSlice::new(&image.0)).collect();
+        let done = loop {
+            match rustix::io::pwritev(&self.file, &slices, offset) {
+                Ok(done) => break done,
+                Err(error) => retry_if_interrupted(error.into())?,
+            }
+        };
+        let whole = done / PAGE_SIZE;
+        if let Some(last) = whole.checked_sub(1) {
+            self.note_written(PageId(first.0 + last as u64));
+        }
+        // A call may write less than all, for example at a limit of the number of pieces.
+        let pages = (first.0..).map(PageId).zip(images).skip(whole);
+        pages.into_iter().try_for_each(|(page, image)| self.write(page, image))
     }
 
     /// Updates the capacity after a write past the reserved end, which extended the file.

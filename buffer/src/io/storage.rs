@@ -140,6 +140,17 @@ pub trait Storage: Send + Sync + 'static {
     /// blocks until all have completed. Pushes one result for each page, in order.
     fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>);
 
+    /// Writes pages that lie side by side, from `first` on. A back end may write them with one
+    /// call, which takes little longer than one page does. If it fails, any of them may be written.
+    fn write_neighbours(&self, first: PageId, images: &[&PageImage]) -> io::Result<()> {
+        let pages = (first.0..).map(PageId);
+        let batch: Vec<_> =
+            pages.zip(images).map(|(page, image)| PageWrite { page, image }).collect();
+        let mut results = Vec::with_capacity(batch.len());
+        self.write_pages(&batch, &mut results);
+        results.into_iter().collect()
+    }
+
     /// Makes every completed write durable.
     fn sync(&self) -> io::Result<()>;
 

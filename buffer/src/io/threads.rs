@@ -114,6 +114,10 @@ impl Storage for ThreadStorage {
         results.append(&mut shared.state.lock().results.drain(..).flatten().collect());
     }
 
+    fn write_neighbours(&self, first: PageId, images: &[&PageImage]) -> io::Result<()> {
+        self.file.write_neighbours(first, images)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }

@@ -171,6 +171,10 @@ impl Storage for UringStorage {
         let _ = WRITER.try_with(|slot| slot.replace(Some(writer)));
     }
 
+    fn write_neighbours(&self, first: PageId, images: &[&PageImage]) -> io::Result<()> {
+        self.file.write_neighbours(first, images)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }

@@ -1,6 +1,7 @@
 //! When the pages of a checkpoint are written.
 
 use std::time::Duration;
+use wattle_wal::CLASSES;
 
 /// How often the growth of the log is checked.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
@@ -8,6 +9,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// first page is written, at `TO` all of them are.
 const FROM: f64 = 0.6;
 const TO: f64 = 0.95;
+/// The same for the classes of pages whose images become due: at once for the first one, and at
+/// `DUE` for the last one.
+const DUE: f64 = 0.55;
 
 /// When the pages of a checkpoint are written.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +23,17 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// How long to wait before images of the pages of `class` become due, see [`Pace::wait`], and
+    /// how many classes are due by then.
+    pub fn due(self, class: usize, elapsed: Duration, grown: u64) -> (Duration, usize) {
+        let step = DUE / (CLASSES - 1) as f64;
+        let part = |done: f64, all: f64| if all > 0.0 { done / all } else { f64::INFINITY };
+        let done = part(grown as f64, self.bytes as f64)
+            .max(part(elapsed.as_secs_f64(), self.time.as_secs_f64()));
+        let classes = ((done / step) as usize).saturating_add(1).min(CLASSES);
+        (self.time.mul_f64(step * class as f64).saturating_sub(elapsed), classes)
+    }
+
     /// How long to wait before the next page, when `passed` of `total` pages are done, after
     /// `elapsed`, in which the log has grown by `grown` bytes.
     pub fn wait(self, (passed, total): (usize, usize), elapsed: Duration, grown: u64) -> Duration {
@@ -50,5 +65,23 @@ mod tests {
         // The log grows faster than it did.
         assert_eq!(wait((50, 100), 40, 776), 0.0);
         assert_eq!(wait((100, 100), 40, 940), 55.0);
+    }
+
+    #[test]
+    fn images_become_due_one_class_after_the_other() {
+        let pace = Pace { time: Duration::from_secs(150), bytes: 1500 };
+        let due = |class, seconds, grown| {
+            let (wait, classes) = pace.due(class, Duration::from_secs(seconds), grown);
+            ((wait.as_secs_f64() * 10.0).round() / 10.0, classes)
+        };
+        assert_eq!(due(1, 0, 0), (5.5, 1));
+        assert_eq!(due(1, 6, 0), (0.0, 2));
+        assert_eq!(due(2, 6, 0), (5.0, 2));
+        // The log grows faster than it did.
+        assert_eq!(due(2, 6, 111), (5.0, 3));
+        assert_eq!(due(15, 6, 900), (76.5, 16));
+        assert_eq!(due(15, 900, 0).1, 16);
+        let first = Pace { time: Duration::ZERO, bytes: 0 };
+        assert_eq!(first.due(1, Duration::ZERO, 0), (Duration::ZERO, 16));
     }
 }

@@ -1,10 +1,13 @@
 //! Checkpoints bound the log and the time of recovery. They are fuzzy: no operation stops for them.
 //!
 //! One checkpoint:
-//! 1. The log begins a new epoch E, durably. From now on the first change of a page logs it whole.
-//! 2. Every dirty page with a change before E is written, at a pace that leaves the device to other
-//!    work. A page that is changed before its turn is left out, because the log then has the whole
-//!    page.
+//! 1. The log begins a new epoch E, durably. From now on the first change of a page logs it whole:
+//!    at once for the pages of one class, and from a later epoch on for each other class, because
+//!    the log would grow many times as fast if all pages became due together. See
+//!    `docs/recovery.md` for why recovery may begin at E all the same.
+//! 2. Every dirty page with a change before the epoch of its class is written, at a pace that
+//!    leaves the device to other work. A page that is changed before its turn is left out, because
+//!    the log then has the whole page.
 //! 3. All pages written so far are made durable, and so is the log. Both syncs are needed: a merge
 //!    or a drop may have freed a page with changes before E, which then was not written and whose
 //!    replacement is only in the log; and a transaction that ended between E and the look at active
@@ -37,14 +40,14 @@
 use super::pace::{LOOK, Pace};
 use crate::{
     core::Core,
-    store::{StoreState, Superblock, bitmap_groups},
+    store::{ClassEpochs, StoreState, Superblock, bitmap_groups},
 };
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
-use wattle_buffer::{BITMAP_GROUP, Error, Gsn, Result};
-use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd};
+use wattle_buffer::{BITMAP_GROUP, Error, Gsn, PageId, Result};
+use wattle_wal::{CLASSES, Classes, GSN_COUNTER_BITS, Log, LogEnd, class_of};
 
 /// The background threads of the pool have stopped.
 const FINAL: u8 = 1;
@@ -104,24 +107,23 @@ impl Core {
         // The previous checkpoint may have poisoned the engine.
         self.check_alive()?;
         self.check_files().inspect_err(|error| self.txns.liveness.poison(&error.to_string()))?;
-        let begun = Instant::now();
+        let (begun, grown_from) = (Instant::now(), log.bytes_written());
         let _span = tracing::debug_span!("checkpoint").entered();
         // 1. A new epoch. Nothing that a transaction logged from here on is older.
         log.wait_begun()?;
-        let epoch = log.begin_checkpoint()?;
+        let in_turn = pace.filter(|_| log.has_page_images());
+        let first = if in_turn.is_some() { 1 } else { CLASSES };
+        let epoch = log.begin_checkpoint_of(Classes::range(0, first))?;
         let active = self.txns.snapshots.collect(&self.txns.clock, &self.txns.ids);
         let undo_epoch = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
+        let mut due = [epoch; CLASSES];
+        if let Some(pace) = in_turn {
+            self.begin_classes(log, pace, (grown_from, begun), &mut due)?;
+        }
         // 2. Pages.
-        let limit = Gsn(epoch << GSN_COUNTER_BITS);
         let written = match flags {
             FINAL => self.pool.flush()?,
-            _ => {
-                let start = (log.bytes_written(), begun);
-                self.pool.write_older(limit, &mut |passed, total| match pace {
-                    Some(pace) => self.pace(pace, start, (passed, total)),
-                    None => Ok(()),
-                })?
-            }
+            _ => self.write_pages(pace, (grown_from, begun), &due)?,
         };
         // 3. Durable. Room that is reserved later is not durable, so it is not counted. Pages there
         //    come into use by records after E.
@@ -144,6 +146,7 @@ impl Core {
             catalog_root: self.catalog.root_page(),
             next_tree: self.catalog.next_tree(),
             redo_epoch: epoch,
+            class_epochs: ClassEpochs::new(&due),
             undo_epoch,
             segment: log.segment_of(undo_epoch),
             bitmaps: copies.fingerprint(),
@@ -179,6 +182,57 @@ impl Core {
         Ok(written)
     }
 
+    /// Begins a checkpoint for one class of pages after the other, and stores their epochs in
+    /// `due`, which has that of the first one. As soon as somebody waits, it begins for all that
+    /// are left at once.
+    fn begin_classes(
+        &self,
+        log: &Log,
+        pace: Pace,
+        (bytes, begun): (u64, Instant),
+        due: &mut [u64; CLASSES],
+    ) -> Result<()> {
+        let mut class = 1;
+        while class < CLASSES {
+            if self.checkpoints.thread.is_stopping() {
+                return Err(Error::Closed);
+            }
+            let (wait, classes) = pace.due(class, begun.elapsed(), log.bytes_written() - bytes);
+            let end = if self.must_hurry(log) { CLASSES } else { classes };
+            if end > class {
+                due[class..end].fill(log.begin_checkpoint_of(Classes::range(class, end))?);
+                class = end;
+            } else {
+                self.pool.allocator().settle(log.durable_epoch());
+                if !self.checkpoints.thread.sleep(wait.clamp(Duration::from_millis(1), LOOK)) {
+                    return Err(Error::Closed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the pages that a checkpoint needs, which began for their classes with the epochs
+    /// `due`. Gives their number.
+    fn write_pages(
+        &self,
+        pace: Option<Pace>,
+        start: (u64, Instant),
+        due: &[u64; CLASSES],
+    ) -> Result<u64> {
+        let limit = |page: PageId| Gsn(due[class_of(page)] << GSN_COUNTER_BITS);
+        self.pool.write_older(limit, &mut |passed, total| match pace {
+            Some(pace) => self.pace(pace, start, (passed, total)),
+            None => Ok(()),
+        })
+    }
+
+    /// Whether changes, or another thread, wait for the end of the checkpoint.
+    fn must_hurry(&self, log: &Log) -> bool {
+        let wanted = self.barrier.room_wanted.load(Ordering::Relaxed);
+        log.is_full() || wanted || self.checkpoints.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// Makes all written pages durable. A failure poisons the engine.
     pub fn sync_pages(&self) -> Result<()> {
         let synced = self.file.sync();
@@ -212,12 +266,8 @@ impl Core {
                 return Err(Error::Closed);
             }
             self.pool.allocator().settle(log.durable_epoch());
-            // Changes, or another thread, wait for its end.
-            let wanted = self.barrier.room_wanted.load(Ordering::Relaxed);
-            let waiting = checkpoints.waiting.load(Ordering::Relaxed) > 0;
-            let hurry = log.is_full() || wanted || waiting;
             let wait = pace.wait(pages, begun.elapsed(), log.bytes_written() - bytes);
-            if hurry || wait < Duration::from_millis(1) {
+            if self.must_hurry(log) || wait < Duration::from_millis(1) {
                 return Ok(());
             }
             if !checkpoints.thread.sleep(wait.min(LOOK)) {
@@ -244,6 +294,7 @@ impl Core {
             catalog_root: self.catalog.root_page(),
             next_tree: self.catalog.next_tree(),
             redo_epoch: epoch,
+            class_epochs: ClassEpochs::default(),
             undo_epoch: epoch,
             segment: state.end.segment + 1,
             bitmaps: copies.fingerprint(),

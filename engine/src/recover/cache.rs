@@ -16,9 +16,10 @@ use crate::store::StoreFile;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use wattle_btree::node;
+use wattle_btree::{node, record};
 use wattle_buffer::{
     Error, Gsn, ImageMemory, PAGE_SIZE, PageId, PageImage, Result, io::PageWrite, page::header,
+    prefetch_write,
 };
 
 /// Fewest pages of a cache.
@@ -29,6 +30,8 @@ const READ_BATCH: usize = 64;
 const READ_THREADS: usize = 8;
 /// Pages written at once.
 const WRITE_BATCH: usize = 64;
+/// Fewest neighbours that are written with one call; others are in flight side by side.
+const LEAST_RUN: usize = 4;
 
 /// See the module documentation.
 pub(super) struct Cache<'f> {
@@ -119,6 +122,13 @@ impl<'f> Cache<'f> {
     /// The image in a slot, which may have got another page since it was found.
     pub fn peek(&self, slot: CacheSlot) -> &PageImage {
         &self.images[slot.0 as usize]
+    }
+
+    /// Prefetches what a change of the page in a slot reads first: the entry, and the first lines
+    /// of the page. Waits for the entry were a third of the time of redo.
+    pub fn prefetch(&self, slot: CacheSlot) {
+        prefetch_write((&raw const self.entries[slot.0 as usize]).cast());
+        record::prefetch_page(self.peek(slot));
     }
 
     /// The page in a slot, which is used now.
@@ -246,24 +256,43 @@ impl<'f> Cache<'f> {
             }
             !self.is_lost(page)
         });
-        for batch in pages.chunks(WRITE_BATCH) {
-            if self.shared.is_stopped() {
-                // Why is known already.
-                return Err(Error::Interrupted);
-            }
-            let last = batch.last().expect("chunks are not empty");
-            reserve(self.file, self.reserving, last.0 + 1)?;
+        // Neighbours together: a device takes little longer for all of them than for one.
+        let runs = pages.chunk_by(|page, next| next.0 == page.0 + 1);
+        let runs = runs.flat_map(|run| run.chunks(WRITE_BATCH));
+        let (runs, others): (Vec<_>, Vec<_>) = runs.partition(|run| run.len() >= LEAST_RUN);
+        for run in runs {
+            self.prepare_write(run)?;
+            let images: Vec<_> = run.iter().map(|page| self.peek(self.pages[page])).collect();
+            self.file.write_neighbours(run[0], &images)?;
+            self.note_written(run);
+        }
+        for batch in others.concat().chunks(WRITE_BATCH) {
+            self.prepare_write(batch)?;
             let writes: Vec<PageWrite<'_>> = batch
                 .iter()
                 .map(|&page| PageWrite { page, image: self.peek(self.pages[&page]) })
                 .collect();
             self.file.write(&writes)?;
-            self.counts.written += batch.len() as u64;
-            for page in batch {
-                self.entries[self.pages[page].0 as usize].dirty = false;
-            }
+            self.note_written(batch);
         }
         Ok(())
+    }
+
+    /// Makes room on the device for some pages in ascending order.
+    fn prepare_write(&self, pages: &[PageId]) -> Result<()> {
+        if self.shared.is_stopped() {
+            // Why is known already.
+            return Err(Error::Interrupted);
+        }
+        let last = pages.last().expect("there are some");
+        reserve(self.file, self.reserving, last.0 + 1)
+    }
+
+    fn note_written(&mut self, pages: &[PageId]) {
+        self.counts.written += pages.len() as u64;
+        for page in pages {
+            self.entries[self.pages[page].0 as usize].dirty = false;
+        }
     }
 
     /// A slot for a page that is not in memory; there is room for it.

@@ -7,7 +7,7 @@ use super::{
     found::Recovered,
     redo_state::RedoState,
     source::{Located, Source, wrong_end},
-    worker::{self, PageChange, PageItem, Payload},
+    worker::{self, Batch, PageChange, PageItem, Payload},
 };
 use crate::{
     options::Options,
@@ -23,19 +23,21 @@ use std::{
     time::Instant,
 };
 use wattle_btree::record::{needs_page, page_changes};
-use wattle_buffer::{Error, PAGE_SIZE, Result, io::LogStorage};
+use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, io::LogStorage};
 use wattle_wal::{Chunk, epoch_of, record::Op};
 
 /// Most redo workers.
 const MAX_WORKERS: usize = 16;
+/// Pages side by side that one worker owns, so that it can write them together.
+const NEIGHBOURS: u64 = 32;
 /// Flushes that are read ahead.
 const READ_AHEAD: usize = 2;
 /// Batches that wait for one worker.
 const QUEUE: usize = 2;
 /// Most items of a batch.
-const BATCH: usize = 512;
+const BATCH: usize = 2048;
 /// A batch is sent at the latest after this many bytes of log, because it keeps them in memory.
-const BATCH_LOG_BYTES: u64 = 256 << 10;
+const BATCH_LOG_BYTES: u64 = 512 << 10;
 
 /// Brings all pages to the state of the end of the log, and makes them durable.
 pub(crate) fn redo(
@@ -71,7 +73,7 @@ pub(crate) fn redo(
             let cache = Cache::new(file, shared, &reserving, pages)?;
             let run = move || worker::run(cache, batches, shared);
             threads.push(spawn("redo-worker").spawn_scoped(scope, run).map_err(failed)?);
-            queues.push((queue, Vec::new()));
+            queues.push(Queue { queue, batch: Batch::default(), places: Vec::new() });
         }
         let mut dispatcher =
             Dispatcher { block, shared, analysis, queues, last, held: 0, bytes: 0, records: 0 };
@@ -142,14 +144,37 @@ struct Dispatcher<'r> {
     block: &'r Superblock,
     shared: &'r RedoState,
     analysis: Analysis,
-    /// For each worker its queue, and the next batch.
-    queues: Vec<(SyncSender<Vec<PageItem>>, Vec<PageItem>)>,
+    /// For each worker.
+    queues: Vec<Queue>,
     /// Epoch of the last flush.
     last: u64,
     /// Bytes of flushes that the items to be sent may hold on to.
     held: u64,
     bytes: u64,
     records: u64,
+}
+
+/// The queue of a worker.
+struct Queue {
+    queue: SyncSender<Batch>,
+    /// The next batch.
+    batch: Batch,
+    /// Where the batch has the chunks of the flush that is handed out, or [`NOWHERE`].
+    places: Vec<u32>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Queue {
+    /// Where the batch has a chunk of the flush.
+    fn place(&mut self, chunks: &[Arc<Chunk>], chunk: usize) -> u32 {
+        let place = &mut self.places[chunk];
+        if *place == NOWHERE {
+            *place = self.batch.chunks.len() as u32;
+            self.batch.chunks.push(chunks[chunk].clone());
+        }
+        *place
+    }
 }
 
 impl Dispatcher<'_> {
@@ -173,6 +198,10 @@ impl Dispatcher<'_> {
         self.last = flush.epoch;
         self.bytes += flush.bytes();
         self.held += flush.bytes();
+        for queue in &mut self.queues {
+            queue.places.clear();
+            queue.places.resize(flush.chunks.len(), NOWHERE);
+        }
         for (chunk, record) in flush.records()? {
             let epoch = epoch_of(record.gsn);
             if epoch < self.block.undo_epoch {
@@ -185,7 +214,7 @@ impl Dispatcher<'_> {
             }
             for op in record.ops() {
                 self.analysis.op(&op).map_err(|what| flush.damage(&what))?;
-                self.hand_out(&flush.chunks[chunk], &op, &record);
+                self.hand_out(&flush.chunks, chunk, &op, &record);
             }
         }
         Ok(())
@@ -193,29 +222,42 @@ impl Dispatcher<'_> {
 
     fn hand_out(
         &mut self,
-        chunk: &Arc<Chunk>,
+        chunks: &[Arc<Chunk>],
+        chunk: usize,
         op: &Op<'_>,
         record: &wattle_wal::record::Record<'_>,
     ) {
         let gsn = record.gsn;
         if needs_page(op.code).0 {
-            let payload = Payload::new(chunk, op.payload);
+            if epoch_of(gsn) < self.block.redo_epoch_of(op.page) {
+                // The page has it, or the log has an image later on.
+                return;
+            }
+            let worker = self.worker_of(op.page);
+            let at = self.queues[worker].place(chunks, chunk);
+            let payload = Payload::new(at, &chunks[chunk], op.payload);
             let what = PageChange::Op { code: op.code, payload };
-            return self.push(PageItem { page: op.page, tree: op.tree, gsn, what });
+            return self.push(worker, PageItem { page: op.page, tree: op.tree, gsn, what });
         }
         let freed = page_changes(op.page, op.code, op.payload, &mut |page, used| {
             if !used {
-                self.push(PageItem { page, tree: op.tree, gsn, what: PageChange::Free });
+                let item = PageItem { page, tree: op.tree, gsn, what: PageChange::Free };
+                self.push(self.worker_of(page), item);
             }
         });
         freed.expect("the analysis has walked over them once");
     }
 
-    fn push(&mut self, item: PageItem) {
-        let hash = item.page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let worker = hash as usize % self.queues.len();
-        self.queues[worker].1.push(item);
-        if self.queues[worker].1.len() >= BATCH {
+    /// The worker that owns a page, and its neighbours.
+    fn worker_of(&self, page: PageId) -> usize {
+        let hash = (page.0 / NEIGHBOURS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        hash as usize % self.queues.len()
+    }
+
+    fn push(&mut self, worker: usize, item: PageItem) {
+        let items = &mut self.queues[worker].batch.items;
+        items.push(item);
+        if items.len() >= BATCH {
             self.send(worker);
         }
     }
@@ -226,12 +268,15 @@ impl Dispatcher<'_> {
     }
 
     fn send(&mut self, worker: usize) {
-        let (queue, items) = &mut self.queues[worker];
-        if items.is_empty() {
+        let Queue { queue, batch, places } = &mut self.queues[worker];
+        if batch.items.is_empty() {
             return;
         }
+        places.fill(NOWHERE);
+        let items = Vec::with_capacity(batch.items.len());
+        let full = std::mem::replace(batch, Batch { items, chunks: Vec::new() });
         // A worker that is gone has said why.
-        if queue.send(std::mem::take(items)).is_err() {
+        if queue.send(full).is_err() {
             self.shared.stop();
         }
     }

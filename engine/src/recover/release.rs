@@ -10,7 +10,9 @@
 //! repeated; with the new one there is nothing to redo, and the same to undo.
 
 use super::Recovered;
-use crate::store::{BitmapCopies, StoreFile, StoreState, Superblock, bitmaps::GROUP_WORDS};
+use crate::store::{
+    BitmapCopies, ClassEpochs, StoreFile, StoreState, Superblock, bitmaps::GROUP_WORDS,
+};
 use std::sync::Arc;
 use wattle_buffer::{BITMAP_GROUP, Error, Result, io::LogStorage};
 use wattle_wal::segment_for;
@@ -55,6 +57,7 @@ pub(crate) fn release(
         capacity,
         next_tree: block.next_tree.max(recovered.next_tree),
         redo_epoch: end.epoch + 1,
+        class_epochs: ClassEpochs::default(),
         undo_epoch: recovered.undo_epoch,
         segment,
         bitmaps: written.fingerprint(),

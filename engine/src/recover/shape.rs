@@ -3,14 +3,13 @@
 //! Invariant: parsing any bytes ends with a shape or an error sentence.
 
 use std::fmt;
-use wattle_btree::record::code;
-use wattle_buffer::{PAGE_SIZE, page::header};
+use wattle_btree::record::{code, image_lengths};
 
 /// An op, without its page and tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Shape<'a> {
-    /// Head and tail bytes of an image.
-    Image { new: bool, head: usize, tail: usize },
+    /// An image of so many bytes, compressed into fewer or not.
+    Image { new: bool, bytes: usize, compressed: Option<usize> },
     /// A record gets a value of that many bytes.
     Set { replace: bool, key: &'a [u8], value: usize, special: bool },
     /// Bytes inside of a value.
@@ -35,12 +34,14 @@ impl<'a> Shape<'a> {
         let mut rest = payload;
         let shape = match code {
             code::IMAGE | code::NEW_IMAGE => {
-                let (head, tail) = (take_u16(&mut rest)?, take_u16(&mut rest)?);
-                if rest.len() != head + tail || head + tail > PAGE_SIZE || head < header::END {
-                    let len = rest.len();
-                    return Err(format!("an image of {head} and {tail} bytes has {len} bytes"));
-                }
-                Shape::Image { new: code == code::NEW_IMAGE, head, tail }
+                let (head, tail) = image_lengths(code, payload)?;
+                Shape::Image { new: code == code::NEW_IMAGE, bytes: head + tail, compressed: None }
+            }
+            code::COMPRESSED_IMAGE | code::NEW_COMPRESSED_IMAGE => {
+                let (head, tail) = image_lengths(code, payload)?;
+                let compressed = Some(payload.len() - 4);
+                let new = code == code::NEW_COMPRESSED_IMAGE;
+                Shape::Image { new, bytes: head + tail, compressed }
             }
             code::INSERT | code::REPLACE => {
                 let len = take_u16(&mut rest)?;
@@ -86,9 +87,10 @@ impl fmt::Display for Shape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let special = |special: bool| if special { " special" } else { "" };
         match *self {
-            Shape::Image { new, head, tail } => {
+            Shape::Image { new, bytes, compressed } => {
                 let name = if new { "new-image" } else { "image" };
-                write!(f, "{name} of {}", Bytes(head + tail))
+                write!(f, "{name} of {}", Bytes(bytes))?;
+                compressed.map_or(Ok(()), |compressed| write!(f, " compressed into {compressed}"))
             }
             Shape::Set { replace, key, value, special: is_special } => {
                 let name = if replace { "replace" } else { "insert" };
@@ -170,7 +172,9 @@ mod tests {
     fn every_op_that_is_cut_short_or_too_long_is_refused_or_another_op() {
         let mut image = vec![0; 4 + 100 + 60];
         (image[0], image[2]) = (100, 60);
-        let ops: [(u8, Vec<u8>, &str); 10] = [
+        let compressed = image[..4 + 50].to_vec();
+        let ops: [(u8, Vec<u8>, &str); 11] = [
+            (code::NEW_COMPRESSED_IMAGE, compressed, "new-image of 160 bytes compressed into 50"),
             (code::IMAGE, image, "image of 160 bytes"),
             (code::INSERT, b"\x02\0\x01k\"value".to_vec(), r#"insert "k\"" with special 5 bytes"#),
             (code::PATCH, b"\x01\0\x07\0kxyz".to_vec(), r#"patch "k" at 7 with 3 bytes"#),
@@ -194,7 +198,7 @@ mod tests {
                 }
             }
         }
-        assert!(Shape::parse(0, b"").is_err() && Shape::parse(12, b"").is_err());
+        assert!(Shape::parse(0, b"").is_err() && Shape::parse(14, b"").is_err());
         assert!(Shape::parse(code::REMOVE, &[0; wattle_btree::MAX_KEY + 1]).is_err());
     }
 }

@@ -20,6 +20,15 @@ use wattle_btree::record::{self, needs_page};
 use wattle_buffer::{Error, Gsn, PageId, Result, TreeId, page::header};
 use wattle_wal::{Chunk, epoch_of};
 
+/// Changes in their order, and the parts of the log that they lie in. A batch has a reference to
+/// each part, because one for each change would go from the cache of one core to that of another
+/// twice.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub items: Vec<PageItem>,
+    pub chunks: Vec<Arc<Chunk>>,
+}
+
 /// One change of a page in the log.
 pub(super) struct PageItem {
     pub page: PageId,
@@ -35,30 +44,31 @@ pub(super) enum PageChange {
     Free,
 }
 
-/// Bytes of a flush.
+/// Bytes of a chunk of a batch.
 pub(super) struct Payload {
-    chunk: Arc<Chunk>,
+    /// Its place in the batch.
+    chunk: u32,
     start: u32,
     len: u32,
 }
 
 impl Payload {
-    /// `bytes` lie in `chunk`.
-    pub fn new(chunk: &Arc<Chunk>, bytes: &[u8]) -> Payload {
+    /// `bytes` lie in `chunk`, which is at place `at` of the batch.
+    pub fn new(at: u32, chunk: &Chunk, bytes: &[u8]) -> Payload {
         let start = bytes.as_ptr() as usize - chunk.bytes.as_ptr() as usize;
         assert!(start + bytes.len() <= chunk.bytes.len(), "a payload lies in its chunk");
-        Payload { chunk: chunk.clone(), start: start as u32, len: bytes.len() as u32 }
+        Payload { chunk: at, start: start as u32, len: bytes.len() as u32 }
     }
 
-    fn bytes(&self) -> &[u8] {
-        &self.chunk.bytes[self.start as usize..][..self.len as usize]
+    fn bytes<'b>(&self, chunks: &'b [Arc<Chunk>]) -> &'b [u8] {
+        &chunks[self.chunk as usize].bytes[self.start as usize..][..self.len as usize]
     }
 }
 
 /// Runs one worker; gives the counters of its cache, and the ghosts that it met.
 pub(super) fn run(
     mut cache: Cache<'_>,
-    batches: Receiver<Vec<PageItem>>,
+    batches: Receiver<Batch>,
     shared: &RedoState,
 ) -> (Counts, FoundGhosts) {
     let outcome = (|| {
@@ -90,7 +100,8 @@ const RECORD_AHEAD: usize = 8;
 ///
 /// With random pages most of the time would be cache misses. So the lines of the next items are
 /// prefetched.
-fn apply(cache: &mut Cache<'_>, mut batch: &[PageItem]) -> Result<()> {
+fn apply(cache: &mut Cache<'_>, Batch { items, chunks }: &Batch) -> Result<()> {
+    let mut batch = &items[..];
     let (mut missing, mut known) = (Vec::new(), HashSet::<_, RandomState>::default());
     let mut slots = Vec::with_capacity(batch.len());
     while !batch.is_empty() {
@@ -120,15 +131,15 @@ fn apply(cache: &mut Cache<'_>, mut batch: &[PageItem]) -> Result<()> {
         let (part, rest) = batch.split_at(slots.len());
         for (at, item) in part.iter().enumerate() {
             if let Some(&Some(slot)) = slots.get(at + PAGE_AHEAD) {
-                record::prefetch_page(cache.peek(slot));
+                cache.prefetch(slot);
             }
             if let (Some(&Some(slot)), Some(item)) =
                 (slots.get(at + RECORD_AHEAD), part.get(at + RECORD_AHEAD))
                 && let PageChange::Op { code, payload } = &item.what
             {
-                record::prefetch_record(cache.peek(slot), *code, payload.bytes());
+                record::prefetch_record(cache.peek(slot), *code, payload.bytes(chunks));
             }
-            apply_one(cache, item, slots[at])?;
+            apply_one(cache, item, chunks, slots[at])?;
         }
         batch = rest;
     }
@@ -136,7 +147,12 @@ fn apply(cache: &mut Cache<'_>, mut batch: &[PageItem]) -> Result<()> {
 }
 
 /// Applies an item whose page may be in `slot`.
-fn apply_one(cache: &mut Cache<'_>, item: &PageItem, slot: Option<CacheSlot>) -> Result<()> {
+fn apply_one(
+    cache: &mut Cache<'_>,
+    item: &PageItem,
+    chunks: &[Arc<Chunk>],
+    slot: Option<CacheSlot>,
+) -> Result<()> {
     let &PageItem { page, tree, gsn, ref what } = item;
     let PageChange::Op { code, payload } = what else {
         cache.forget(page);
@@ -173,7 +189,7 @@ fn apply_one(cache: &mut Cache<'_>, item: &PageItem, slot: Option<CacheSlot>) ->
         cache.lose(page, why);
         return Ok(());
     }
-    if let Err(what) = record::redo(image, page, *code, payload.bytes()) {
+    if let Err(what) = record::redo(image, page, *code, payload.bytes(chunks)) {
         let why = Error::corruption(page, format_args!("{what} (record {gsn})"));
         cache.lose(page, why);
         return Ok(());

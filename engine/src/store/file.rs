@@ -360,6 +360,15 @@ impl StoreFile {
         }
         Ok(())
     }
+
+    /// Writes sealed pages that lie side by side, from `first` on.
+    pub fn write_neighbours(&self, first: PageId, images: &[&PageImage]) -> Result<()> {
+        let action = || {
+            let (pages, path) = (images.len(), self.path.display());
+            format!("write {pages} pages from {first} on of {path}")
+        };
+        self.storage.write_neighbours(first, images).map_err(|error| Error::io(action(), error))
+    }
 }
 
 fn may_be_lost(error: &Error) -> String {

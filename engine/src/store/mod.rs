@@ -24,6 +24,6 @@ pub(crate) use directory::NEW_WARM_FILE;
 pub use directory::{DATA_FILE, LOG_DIRECTORY, WARM_FILE};
 pub(crate) use file::StoreFile;
 pub use superblock::STORE_VERSION;
-pub(crate) use superblock::{StoreState, Superblock};
+pub(crate) use superblock::{ClassEpochs, StoreState, Superblock};
 pub(crate) use tree_ids::CATALOG;
 pub(crate) use unlogged::UnloggedMark;

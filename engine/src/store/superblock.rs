@@ -6,7 +6,7 @@ use std::path::Path;
 use wattle_buffer::{
     BITMAP_GROUP, Error, PAGE_SIZE, PageId, PageImage, PageKind, Result, TreeId, page::header,
 };
-use wattle_wal::{LogEnd, MAX_EPOCH, MAX_NUMBER};
+use wattle_wal::{CLASSES, LogEnd, MAX_EPOCH, MAX_NUMBER, class_of};
 
 /// Format version of a store.
 pub const STORE_VERSION: u32 = 1;
@@ -33,7 +33,8 @@ pub(crate) mod at {
     pub const BITMAPS: usize = 144;
     pub const DURABLE_FLUSH: usize = 152;
     pub const GAPS: usize = 160;
-    pub const END: usize = GAPS + 16 * super::KEPT;
+    pub const CLASS_EPOCHS: usize = GAPS + 16 * super::KEPT;
+    pub const END: usize = CLASS_EPOCHS + 2 * super::CLASSES;
     /// In a page of a bitmap: the words.
     pub const BITMAP: usize = 64;
 }
@@ -70,6 +71,9 @@ pub struct Superblock {
     pub store_id: u64,
     /// Changes of this epoch and later ones may be missing in the pages.
     pub redo_epoch: u64,
+    /// From when on changes of the pages of each class may be missing, see
+    /// [`Superblock::redo_epoch_of`].
+    pub class_epochs: ClassEpochs,
     /// Transactions that had not ended at the checkpoint have no records before this epoch.
     pub undo_epoch: u64,
     /// Segment of the log to begin reading at.
@@ -83,6 +87,38 @@ pub struct Superblock {
     pub log_end: LogEnd,
     /// Epochs that no page has.
     pub gaps: Gaps,
+}
+
+/// For each class of pages ([`class_of`]) how many epochs after the redo epoch the checkpoint
+/// began. Every change before that is in the pages, or in an image that the log has since.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClassEpochs([u32; CLASSES]);
+
+impl ClassEpochs {
+    /// For classes that began with the epochs `due`, which ascend from the redo epoch on. A step
+    /// from one class to the next that does not fit its field is shortened: redo that begins
+    /// earlier does the same.
+    pub fn new(due: &[u64; CLASSES]) -> ClassEpochs {
+        let before = [due[0]].into_iter().chain(*due);
+        let steps = due.iter().zip(before).map(|(due, before)| due - before);
+        ClassEpochs::of_steps(steps.map(|step| u16::try_from(step).unwrap_or(u16::MAX)))
+    }
+
+    fn of_steps(steps: impl Iterator<Item = u16>) -> ClassEpochs {
+        let mut epochs = ClassEpochs::default();
+        let mut after = 0;
+        for (epoch, step) in epochs.0.iter_mut().zip(steps) {
+            after += u32::from(step);
+            *epoch = after;
+        }
+        epochs
+    }
+
+    /// From each class to the next.
+    fn steps(&self) -> impl Iterator<Item = u16> {
+        let before = [0].into_iter().chain(self.0);
+        self.0.into_iter().zip(before).map(|(epoch, before)| (epoch - before) as u16)
+    }
 }
 
 impl Superblock {
@@ -99,6 +135,7 @@ impl Superblock {
             next_tree: FIRST_TREE,
             store_id,
             redo_epoch: 1,
+            class_epochs: ClassEpochs::default(),
             undo_epoch: 1,
             segment: 1,
             bitmaps: 0,
@@ -106,6 +143,17 @@ impl Superblock {
             log_end: LogEnd { store_id, ..LogEnd::default() },
             gaps: Gaps::default(),
         }
+    }
+
+    /// Changes of this epoch and later ones may be missing in `page`.
+    #[inline]
+    pub fn redo_epoch_of(&self, page: PageId) -> u64 {
+        self.redo_epoch + u64::from(self.class_epochs.0[class_of(page)])
+    }
+
+    /// The epoch with which the checkpoint began for the last class of pages.
+    pub fn last_class_epoch(&self) -> u64 {
+        self.redo_epoch + u64::from(self.class_epochs.0[CLASSES - 1])
     }
 
     /// The sealed image of this superblock in `page`.
@@ -132,6 +180,10 @@ impl Superblock {
         for (index, (end, start)) in self.gaps.0.iter().enumerate() {
             image.set_u64(at::GAPS + 16 * index, *end);
             image.set_u64(at::GAPS + 16 * index + 8, *start);
+        }
+        let classes = image.0[at::CLASS_EPOCHS..at::END].chunks_exact_mut(2);
+        for (bytes, step) in classes.zip(self.class_epochs.steps()) {
+            bytes.copy_from_slice(&step.to_le_bytes());
         }
         image.seal();
         image
@@ -193,6 +245,14 @@ impl Superblock {
                 let at = at::GAPS + 16 * index;
                 (image.u64_at(at), image.u64_at(at + 8))
             })),
+            class_epochs: ClassEpochs::of_steps(
+                image.0[at::CLASS_EPOCHS..at::END]
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .copied()
+                    .map(u16::from_le_bytes),
+            ),
         };
         block.check().map_err(|what| Error::corruption(page, what))?;
         if block.capacity > capacity_pages {
@@ -301,9 +361,27 @@ mod tests {
             (at::BITMAPS, 8, "fingerprint"),
             (at::DURABLE_FLUSH, 8, "last flush of the log that was durable"),
             (at::GAPS, 16 * KEPT, "epochs that no page has"),
+            (at::CLASS_EPOCHS, 2 * CLASSES, "for each class of pages"),
         ] {
             says(format!("| {offset} | {bytes} | {field}"));
         }
-        assert_eq!(at::END, at::GAPS + 16 * KEPT);
+        assert_eq!(at::END, 512);
+    }
+
+    #[test]
+    fn redo_of_a_class_begins_with_its_epoch_or_before() {
+        for step in [0, 1, 700, 65_535, 65_536, 1 << 40] {
+            let due = std::array::from_fn(|class| 70 + class as u64 * step);
+            let class_epochs = ClassEpochs::new(&due);
+            let block = Superblock { class_epochs, redo_epoch: 70, ..Superblock::first() };
+            for page in (0..1000).map(PageId) {
+                let (due, redo) = (due[class_of(page)], block.redo_epoch_of(page));
+                assert!((70..=due).contains(&redo), "{redo} for {due}");
+                assert!(redo == due || step > 65_535, "{redo} for {due}");
+            }
+            let image = block.encode(PageId(0));
+            let found = Superblock::decode(PageId(0), &image, Path::new("data"), 0);
+            assert_eq!(found.expect("sound"), block);
+        }
     }
 }

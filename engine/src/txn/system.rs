@@ -12,8 +12,8 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
-use wattle_btree::{Context, Journal};
-use wattle_buffer::{Error, Pool, Result, io::Directory};
+use wattle_btree::{Context, Journal, PageImages};
+use wattle_buffer::{Error, Pool, Result, Worker, io::Directory};
 use wattle_wal::Log;
 
 /// Later than every commit.
@@ -24,6 +24,8 @@ pub(crate) struct TxnSystem {
     pub pool: Arc<Pool>,
     /// None: nothing is logged.
     pub log: Option<Arc<Log>>,
+    /// The form of page images in the log.
+    pub page_images: PageImages,
     /// Commit times.
     pub clock: Arc<Clock>,
     /// Ids of transactions that change something.
@@ -51,7 +53,7 @@ pub(crate) struct TxnSystem {
 impl TxnSystem {
     /// A context for one session.
     pub fn context(&self) -> Context {
-        Context::new(self.pool.worker(), Journal::new(self.log.as_ref()))
+        self.context_of(self.pool.worker())
     }
 
     /// A context for a session of the user.
@@ -59,7 +61,11 @@ impl TxnSystem {
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another session.
     pub fn session_context(&self) -> Result<Context> {
-        Ok(Context::new(self.pool.session_worker()?, Journal::new(self.log.as_ref())))
+        Ok(self.context_of(self.pool.session_worker()?))
+    }
+
+    fn context_of(&self, worker: Worker) -> Context {
+        Context::new(worker, Journal::new(self.log.as_ref())).with_page_images(self.page_images)
     }
 
     /// All commits up to this time are durable, or the engine does not wait for durability.

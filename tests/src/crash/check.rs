@@ -9,7 +9,7 @@ use super::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 use wattle::{
-    Durability, Engine, MIN_LOG_BYTES, MIN_POOL_BYTES, Options,
+    Durability, Engine, MIN_LOG_BYTES, MIN_POOL_BYTES, Options, PageImages,
     io::{FaultPlan, SimStorage},
 };
 
@@ -43,7 +43,9 @@ pub fn options(seed: u64, setting: Setting) -> Options {
     let pool = [MIN_POOL_BYTES, MIN_POOL_BYTES * 2, MIN_POOL_BYTES * 8][random.random_range(0..3)];
     let durability = [Durability::Sync, Durability::Group][random.random_range(0..2)];
     let log_bytes = [MIN_LOG_BYTES, MIN_LOG_BYTES, 16 << 20][random.random_range(0..3)];
+    let images = [PageImages::Plain, PageImages::Compressed][random.random_range(0..2)];
     Options::default()
+        .page_images(images)
         .pool_bytes(pool)
         .write_concurrency(8)
         .evictors(1)

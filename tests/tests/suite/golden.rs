@@ -5,14 +5,15 @@
 //! version. Run it only when the format of the store or of the log gets a new version number, and
 //! keep the older files.
 
-use std::{fs, path::Path};
-use wattle::{Engine, IoKind, Options, STORE_VERSION};
+use std::{fs, ops::ControlFlow, path::Path};
+use wattle::{Engine, IoKind, Options, PageImages, STORE_VERSION, dump_log};
 use wattle_tests::harness::assert_verified;
 
 const PAGE: usize = 4096;
 
 fn options() -> Options {
-    Options::default().pool_bytes(1 << 20).log_bytes(2 << 20).io(IoKind::Threads)
+    let options = Options::default().pool_bytes(1 << 20).log_bytes(2 << 20).io(IoKind::Threads);
+    options.page_images(PageImages::Compressed)
 }
 
 fn value(i: u32) -> Vec<u8> {
@@ -102,6 +103,22 @@ fn write_the_golden_file_of_this_version() {
 #[test]
 fn a_store_of_version_1_that_was_not_closed_is_recovered_as_it_was() {
     recover(include_bytes!("../../golden/version-1-log-1.pages"));
+}
+
+#[test]
+fn a_log_of_version_2_is_recovered_too() {
+    let golden = include_bytes!("../../golden/version-1-log-2.pages");
+    recover(golden);
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("store");
+    unpack(golden, &store);
+    let mut compressed = 0;
+    let dumped = dump_log(&store, &mut |line| {
+        compressed += u32::from(line.contains(" compressed into "));
+        ControlFlow::Continue(())
+    });
+    dumped.expect("a log");
+    assert!(compressed > 0, "the log of this version has compressed images");
 }
 
 fn recover(golden: &[u8]) {

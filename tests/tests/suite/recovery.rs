@@ -3,6 +3,7 @@
 //! were not durable. Each device is a simulated one that holds pages and log, so that a crash is
 //! one instant of both.
 
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     io::ErrorKind,
     ops::ControlFlow,
@@ -14,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{
-    Durability, Engine, Error, IoKind, LOG_DIRECTORY, LogStorage, MIN_LOG_BYTES, Options, Session,
-    Tree, dump_log,
+    Durability, Engine, Error, IoKind, LOG_DIRECTORY, LogStorage, MIN_LOG_BYTES, Options,
+    PageImages, Session, Tree, dump_log,
     io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::{
@@ -128,6 +129,116 @@ fn a_device_that_writes_pages_whole_needs_no_images_of_them() {
         let (session, tree) = self::session(&engine);
         let value = session.get(&tree, &7_u32.to_be_bytes()).expect("get");
         assert_eq!(value.as_deref(), Some(&[3; 100][..]));
+        assert_verified(&engine);
+    }
+}
+
+/// Images in the log restore pages that a power cut tore, in either form, whichever the store is
+/// opened with.
+#[test]
+fn compressed_images_restore_torn_pages_as_plain_ones_do() {
+    const RECORDS: u32 = 3000;
+    let _watchdog = Watchdog::start("compressed images", Duration::from_secs(60));
+    for seed in 1..=8 * rounds() {
+        let _context = Context(("seed", seed));
+        let forms = [PageImages::Plain, PageImages::Compressed];
+        let logged = forms.map(|form| {
+            // Much smaller than the data, so that pages are written back all the time.
+            let options = || small_pool(FRAMES).log_bytes(64 << 20).page_images(form);
+            let device = device(seed);
+            let engine = open(&device, options().durability(Durability::None)).expect("open");
+            let (session, tree) = session(&engine);
+            let value = |turn: u64, number: u32| {
+                format!(r#"{{"order":{number},"state":"shipped","turn":{turn}}}"#).into_bytes()
+            };
+            let put = |turn: u64, number: u32| {
+                let put = session.put_ticket(&tree, &number.to_be_bytes(), &value(turn, number));
+                put.map(drop).expect("put");
+            };
+            (0..RECORDS).for_each(|number| put(0, number));
+            engine.checkpoint().expect("checkpoint");
+            let before = engine.stats().log_image_bytes;
+            let mut newest = vec![0; RECORDS as usize];
+            let mut random = SmallRng::seed_from_u64(seed);
+            for change in 1..4000 {
+                let number = random.random_range(0..RECORDS);
+                put(change, number);
+                newest[number as usize] = change;
+            }
+            engine.sync().expect("sync");
+            let bytes = engine.stats().log_image_bytes - before;
+            let left = Arc::new(device.crash_as(seed, Cut::Sectors));
+            let other = forms[usize::from(form == PageImages::Plain)];
+            let engine = open(&left, options().page_images(other)).expect("open after the crash");
+            let (session, tree) = self::session(&engine);
+            for (number, turn) in (0..RECORDS).zip(&newest) {
+                let found = session.get(&tree, &number.to_be_bytes()).expect("get");
+                assert_eq!(found.as_deref(), Some(&value(*turn, number)[..]), "record {number}");
+            }
+            assert_verified(&engine);
+            bytes
+        });
+        let [plain, compressed] = logged;
+        assert!(compressed * 10 < plain * 6, "{compressed} bytes of images, {plain} plain ones");
+    }
+}
+
+/// After a checkpoint began, images become due for a part of the pages after the other, and a power
+/// cut at any time, with pages written and torn, loses nothing.
+#[test]
+fn images_become_due_for_a_part_of_the_pages_at_a_time() {
+    const RECORDS: u32 = 4000;
+    let watchdog = Watchdog::start("classes of pages", Duration::from_secs(60));
+    for seed in 1..=6 * rounds() {
+        let _context = Context(("seed", seed));
+        let mut random = SmallRng::seed_from_u64(seed);
+        let options = || small_pool(FRAMES).log_bytes(8 << 20).page_images(PageImages::Plain);
+        let mut device = device(seed);
+        let mut newest = vec![0_u64; RECORDS as usize];
+        let (mut turn, mut most) = (0, 0);
+        let value = |turn: u64, number: u32| {
+            [turn.to_be_bytes(), u64::from(number).to_be_bytes()].concat().repeat(8)
+        };
+        for life in 0..3 {
+            let none = options().durability(Durability::None);
+            let engine = open(&device, none).expect("open");
+            let (session, tree) = session(&engine);
+            for (number, turn) in (0..RECORDS).zip(&newest).filter(|(_, turn)| **turn != 0) {
+                let found = session.get(&tree, &number.to_be_bytes()).expect("get");
+                assert_eq!(found.as_deref(), Some(&value(*turn, number)[..]), "record {number}");
+            }
+            assert_verified(&engine);
+            let mut put = |number: u32| {
+                turn += 1;
+                newest[number as usize] = turn;
+                let put = session.put_ticket(&tree, &number.to_be_bytes(), &value(turn, number));
+                put.map(drop).expect("put");
+            };
+            (0..RECORDS).for_each(&mut put);
+            // Passes with images in one checkpoint: with all pages due at once two at most.
+            let (mut passes, mut before) = (0, engine.stats());
+            let until = random.random_range(1..60);
+            for pass in 0.. {
+                (0..RECORDS).step_by(9).for_each(&mut put);
+                let stats = engine.stats();
+                if stats.checkpoints > before.checkpoints {
+                    passes = 0;
+                }
+                passes += u32::from(stats.log_image_bytes > before.log_image_bytes);
+                most = most.max(passes);
+                before = stats;
+                watchdog.step();
+                // The last life goes on until it has seen that.
+                if pass >= until && (life < 2 || most >= 5) {
+                    break;
+                }
+            }
+            engine.sync().expect("sync");
+            let left = Arc::new(device.crash_as(seed * 10 + life, Cut::Sectors));
+            drop((session, tree, engine));
+            device = left;
+        }
+        let engine = check(&device, options(), &[]);
         assert_verified(&engine);
     }
 }

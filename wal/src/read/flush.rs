@@ -9,11 +9,11 @@ pub struct Flush {
     pub epoch: u64,
     /// Ascending by 1.
     pub flush_number: u64,
-    /// Whole records by worker; the records of one worker are in order.
+    /// Whole records by worker and block; the records of one worker are in order.
     pub chunks: Vec<Chunk>,
 }
 
-/// Records of one worker, side by side.
+/// Records of one worker, side by side in one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     /// The worker.

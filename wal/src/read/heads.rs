@@ -1,7 +1,7 @@
 //! The heads of segments: reading one, and what those of a log say together.
 
 use crate::{
-    block::{FORMAT_VERSION, SECTOR, SEGMENT_HEADER, SegmentHeader, is_zero},
+    block::{FORMAT_VERSION, OLDEST_VERSION, SECTOR, SEGMENT_HEADER, SegmentHeader, is_zero},
     error::{damaged, unless_ours, wrong_log},
     gsn::MAX_EPOCH,
 };
@@ -93,7 +93,7 @@ pub(crate) fn read_head(
         return Ok(None);
     }
     let head = SegmentHeader::parse(&page).map_err(|what| damaged(segment, 0, what))?;
-    if head.version != FORMAT_VERSION {
+    if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&head.version) {
         let (path, found) = (PathBuf::from(format!("log segment {segment}")), head.version);
         return Err(Error::WrongVersion { path, found, expected: FORMAT_VERSION });
     }

@@ -302,11 +302,9 @@ impl LogReader {
             }
             let worker = u32_at(head, 0);
             let base = Base { epoch: u64_at(head, 8), txn: u64_at(head, 16) };
-            let chunks = &mut pending.flush.chunks;
-            let last = chunks.pop_if(|last| (last.worker, last.base) == (worker, base));
-            let mut chunk = last.unwrap_or(Chunk { worker, base, bytes: Vec::new() });
-            chunk.bytes.extend_from_slice(records);
-            chunks.push(chunk);
+            // Records of one worker in several blocks stay apart: to join them would copy them
+            // again and again.
+            pending.flush.chunks.push(Chunk { worker, base, bytes: records.to_vec() });
         }
         if !block.last {
             return Ok(None);

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use wattle::{Engine, Error, FlushPolicy, IoKind, Options, PageTrace};
+use wattle::{Engine, Error, FlushPolicy, IoKind, Options, PageImages, PageTrace};
 
 use super::store::EngineStore;
 use crate::driver::backend::{Backend, OpenError};
@@ -35,6 +35,8 @@ pub struct Wattle {
     pub evictors: usize,
     /// How dirty pages are written.
     pub write_back: WriteBack,
+    /// The form of page images in the log.
+    pub page_images: PageImages,
     /// Tuned figures of the threads of the log.
     pub log_policy: FlushPolicy,
     /// Storage back end.
@@ -53,6 +55,7 @@ impl Wattle {
             .swizzling(self.swizzling)
             .warm_start(self.warm_start)
             .evictors(self.evictors)
+            .page_images(self.page_images)
             .log_policy(self.log_policy)
             .io(self.io)
             .log(asked.log)

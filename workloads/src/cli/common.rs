@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use wattle::{Engine, FlushPolicy, IoKind, Options, PageTrace};
+use wattle::{Engine, FlushPolicy, IoKind, Options, PageImages as EngineImages, PageTrace};
 
 use super::exit::{Exit, not_opened};
 use super::io_backend::IoBackend;
@@ -88,6 +88,11 @@ pub struct RunFlags {
     /// the pool, 1 to 16 GiB.
     #[arg(long, value_name = "SIZE", value_parser = units::some_size)]
     log_limit: Option<u64>,
+
+    /// The form in which the log has a page that is changed for the first time since a checkpoint:
+    /// plain, or compressed where that saves an eighth.
+    #[arg(long, value_enum, default_value_t = PageImages::Plain)]
+    pub page_images: PageImages,
 
     /// Tuned figures of the log's threads, for experiments, as key=value,key=value.
     #[arg(long, hide = true, value_name = "FIGURES", value_parser = log_policy::parse)]
@@ -171,6 +176,25 @@ impl OnOff {
         match self {
             OnOff::On => "on",
             OnOff::Off => "off",
+        }
+    }
+}
+
+/// The form of page images in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PageImages {
+    /// As they are.
+    Plain,
+    /// Compressed, where that saves an eighth.
+    Compressed,
+}
+
+impl From<PageImages> for EngineImages {
+    fn from(images: PageImages) -> EngineImages {
+        match images {
+            PageImages::Compressed => EngineImages::Compressed,
+            PageImages::Plain => EngineImages::Plain,
         }
     }
 }
@@ -291,6 +315,7 @@ impl RunFlags {
             warm_start: self.warm_start == OnOff::On,
             evictors: self.evictor_threads(),
             write_back: self.write_back.into(),
+            page_images: self.page_images.into(),
             log_policy: self.log_policy.unwrap_or_default(),
             io: self.io.into(),
             trace,
@@ -322,6 +347,7 @@ impl RunFlags {
             reads: self.reads(in_transactions),
             log: self.log,
             log_limit: self.log_limit(),
+            page_images: self.page_images,
             policy: self.policy.clone(),
             swizzling: self.swizzling,
             warm_start: self.warm_start,
@@ -418,6 +444,7 @@ pub struct RunSettings {
     reads: Reads,
     log: OnOff,
     log_limit: u64,
+    page_images: PageImages,
     policy: String,
     swizzling: OnOff,
     warm_start: OnOff,
