@@ -197,6 +197,15 @@ where
         &self.data
     }
 
+    /// The last entry that a transaction of the engine sees the effect of: how old a read of this
+    /// node is. None if it sees none.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn last_applied(&self, txn: &Transaction<'_>) -> Result<Option<Id<C>>, Failure<C>> {
+        self.applied(txn).map(|(last, _)| last)
+    }
+
     /// Why the last snapshot could not be built. None if it was built, or none was asked for. The
     /// node goes on with the snapshot from before and with its whole log since then, and openraft
     /// asks again.
@@ -459,6 +468,19 @@ mod tests {
     async fn write(machine: &mut Machine, indexes: std::ops::RangeInclusive<u64>) {
         let value = "v".repeat(1000);
         machine.apply(indexes.map(|index| set(index, index, &value))).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_transaction_says_which_entry_it_sees() {
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, mut machine) = open(directory.path());
+        let empty = engine.begin().unwrap();
+        write(&mut machine, 1..=3).await;
+        let before = engine.begin().unwrap();
+        write(&mut machine, 4..=5).await;
+        assert_eq!(machine.last_applied(&empty).unwrap(), None);
+        assert_eq!(machine.last_applied(&before).unwrap(), Some(id(3)));
+        assert_eq!(machine.last_applied(&engine.begin().unwrap()).unwrap(), Some(id(5)));
     }
 
     #[tokio::test]
