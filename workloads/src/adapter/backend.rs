@@ -29,6 +29,8 @@ pub struct Wattle {
     pub policy: String,
     /// Whether inner pages name the frames of their children.
     pub swizzling: bool,
+    /// Whether full leaves give records to their neighbours.
+    pub redistribution: bool,
     /// Whether the pages of the last run are read when a store is opened.
     pub warm_start: bool,
     /// Background evictor threads.
@@ -51,6 +53,7 @@ impl Wattle {
             .pool_bytes(asked.memory_bytes)
             .policy(self.policy.as_str())
             .swizzling(self.swizzling)
+            .redistribution(self.redistribution)
             .warm_start(self.warm_start)
             .evictors(self.evictors)
             .log_policy(self.log_policy)
