@@ -135,7 +135,7 @@ pub enum Op<'a> {
         at_right: bool,
         /// The new fence at that end.
         fence: &'a [u8],
-        /// See [`Shift`].
+        /// See `node/shift.rs`.
         records: &'a [u8],
     },
     /// A separator is replaced.
