@@ -118,7 +118,7 @@ impl NodeMut<'_, '_> {
         let right = node.view().swip(position + 1);
         node.remove_child(position);
         node.insert_child(position, separator, right)?;
-        self.page.write_image(&image);
+        self.page().write_image(&image);
         Ok(())
     }
 }
