@@ -26,3 +26,9 @@ pub const ADOPT: u8 = 11;
 pub const COMPRESSED_IMAGE: u8 = 12;
 /// See [`crate::record`].
 pub const NEW_COMPRESSED_IMAGE: u8 = 13;
+/// See [`crate::record`].
+pub const KEEP_RIGHT: u8 = 14;
+/// See [`crate::record`].
+pub const TAKE: u8 = 15;
+/// See [`crate::record`].
+pub const SEPARATOR: u8 = 16;

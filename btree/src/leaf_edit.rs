@@ -7,8 +7,8 @@
 //! 5. *done*: the author makes the version before the change reachable, and the run goes to the
 //!    next record ([`next_of`]) if it lies in the same leaf ([`Tree::next_in_leaf`]).
 //!
-//! If the leaf has no room, [`Tree::make_room`] purges ghosts or splits it, and the step runs
-//! again.
+//! If the leaf has no room, [`Tree::make_room`] purges ghosts, gives records to a neighbour or
+//! splits the leaf, and the step runs again.
 
 use crate::{
     author::Author,
@@ -136,21 +136,25 @@ impl Tree {
         cx.log_change(leaf, op, Some(Undo { tree: self.id, key, before }), author);
     }
 
-    /// Purges the ghosts of a full leaf that no snapshot needs, or else splits it. The step that
-    /// found it full runs again.
+    /// Makes room for a value of `value_len` bytes in a full leaf: purges the ghosts that no
+    /// snapshot needs, or gives records to a neighbour, or splits the leaf. The step that found it
+    /// full runs again.
     #[cold]
     pub(crate) fn make_room<A: Author, T>(
         &self,
         cx: &Context,
         mut leaf: Exclusive<'_>,
         key: &[u8],
+        value_len: usize,
         author: &mut A,
     ) -> Step<T> {
         leaf.unchanged();
         author.undone(key);
         if !self.purge_leaf(cx, &mut leaf, author) {
             drop(leaf);
-            self.split_step(cx, key, 0)?;
+            if !self.redistribute_step(cx, key, value_len)? {
+                self.split_step(cx, key, value_len)?;
+            }
         }
         Err(Stop::Restart)
     }

@@ -24,6 +24,7 @@ pub mod node;
 mod owner;
 mod read_ahead;
 pub mod record;
+mod redistribute;
 mod remove;
 mod remove_chunks;
 mod renumber;

@@ -36,7 +36,10 @@ use crate::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use wattle_buffer::{
     FrameId, PAGE_SIZE, PageId, PageImage, PageKind, PageMut, PageOwner, PageRef, Pool, Swip,
@@ -51,6 +54,8 @@ pub struct Forest {
     merges: Mutex<Option<Context>>,
     /// Gives the newest transaction, for version hints.
     clock: OnceLock<NewestTxn>,
+    /// Full leaves are split without asking their neighbours.
+    splits_only: AtomicBool,
 }
 
 #[derive(Default)]
@@ -79,6 +84,17 @@ impl Forest {
     /// Sets the function that gives the newest transaction. May be called once.
     pub fn set_clock(&self, clock: impl Fn() -> u64 + Send + Sync + 'static) {
         assert!(self.clock.set(Box::new(clock)).is_ok(), "the clock is set once");
+    }
+
+    /// Whether full leaves give records to their neighbours before they are split. Default true.
+    pub fn set_redistribution(&self, on: bool) {
+        // Orders nothing: both ways are right at any time.
+        self.splits_only.store(!on, Ordering::Relaxed);
+    }
+
+    /// See [`Forest::set_redistribution`].
+    pub(crate) fn redistributes(&self) -> bool {
+        !self.splits_only.load(Ordering::Relaxed)
     }
 
     /// The newest transaction; 0 if there is none.

@@ -20,12 +20,15 @@
 //! | 11 | `Adopt` | pairs of u64, first page and count: pages that are on storage already join a tree. The op does not change its own page |
 //! | 12 | `CompressedImage` | head u16, tail u16, then an LZ4 block of the first `head` and the last `tail` bytes |
 //! | 13 | `NewCompressedImage` | the same; the page joins a tree |
+//! | 14 | `KeepRight` | position u16, separator: the leaf keeps the right part of a cut |
+//! | 15 | `Take` | end u8 (1: right), fence length u16, fence, records (`node/shift.rs`) |
+//! | 16 | `Separator` | position u16, separator: a separator is replaced, the children stay |
 
 pub use crate::{code, image::image_lengths};
 
 use crate::{
     image::{self, is_image, u16_at},
-    node::{NodeMut, NodeRef, NodeView, check},
+    node::{NodeMut, NodeRef, NodeView, check, take},
 };
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageMut, PageRef, Swip, page::header};
 
@@ -94,6 +97,29 @@ pub enum Op<'a> {
         /// The pages.
         pages: &'a [PageId],
     },
+    /// The leaf keeps the part right of a cut; the other part moves to its left neighbour.
+    KeepRight {
+        /// See [`Split`].
+        position: usize,
+        /// See [`Split`].
+        separator: &'a [u8],
+    },
+    /// The leaf takes records of a neighbour.
+    Take {
+        /// It takes them at its right end, from its right neighbour.
+        at_right: bool,
+        /// The new fence at that end.
+        fence: &'a [u8],
+        /// See `node/shift.rs`.
+        records: &'a [u8],
+    },
+    /// A separator is replaced.
+    Separator {
+        /// Its position.
+        position: usize,
+        /// The new one.
+        separator: &'a [u8],
+    },
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Result<u64, String> {
@@ -158,7 +184,7 @@ pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Re
     }
     let view = NodeView::from(&*image);
     let is_inner = view.is_inner();
-    let wants_inner = matches!(code, code::INSERT_CHILD | code::REMOVE_CHILD);
+    let wants_inner = matches!(code, code::INSERT_CHILD | code::REMOVE_CHILD | code::SEPARATOR);
     if code != code::TRUNCATE && is_inner != wants_inner {
         return Err(format!("op {code} of the log does not fit the kind of the node"));
     }
@@ -197,6 +223,27 @@ pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Re
             let mut bytes = PageMut::of_image(image);
             NodeMut::new(&mut bytes).remove_child(position);
             Ok(())
+        }
+        code::KEEP_RIGHT => {
+            let part = view.right_part(u16_at(payload, 0)?, &payload[2..]);
+            *image = *part.ok_or_else(|| "a cut of the log does not fit the node".to_string())?;
+            Ok(())
+        }
+        code::TAKE => {
+            let (fence, records) = keyed(payload.get(1..).unwrap_or(&[]), 0)?;
+            let mut taker = PageImage::zeroed();
+            take(view, payload[0] == 1, fence, records, &mut taker)?;
+            *image = *taker;
+            Ok(())
+        }
+        code::SEPARATOR => {
+            let (position, separator) = (u16_at(payload, 0)?, &payload[2..]);
+            if position >= view.count() || separator.len() > crate::MAX_KEY {
+                return Err("a separator of the log does not fit the node".to_string());
+            }
+            NodeMut::new(&mut PageMut::of_image(image))
+                .replace_separator(position, separator)
+                .map_err(|_| "a separator of the log finds no room".to_string())
         }
         _ => Err(format!("the log has an op of the unknown kind {code}")),
     }
@@ -373,6 +420,16 @@ impl<'a> Op<'a> {
                 (code::REMOVE_CHILD, front.with(&u16(position)), [&[], &[]])
             }
             Op::Free { .. } => (code::FREE, front, [&[], &[]]),
+            Op::KeepRight { position, separator } => {
+                (code::KEEP_RIGHT, front.with(&u16(position)), [separator, &[]])
+            }
+            Op::Take { at_right, fence, records } => {
+                let front = front.with(&[u8::from(at_right)]).with(&u16(fence.len()));
+                (code::TAKE, front, [fence, records])
+            }
+            Op::Separator { position, separator } => {
+                (code::SEPARATOR, front.with(&u16(position)), [separator, &[]])
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ impl Tree {
                 if done.is_err() {
                     leaf.unchanged();
                     drop(leaf);
-                    self.split_step(cx, key, 0)?;
+                    self.split_step(cx, key, bytes.len())?;
                     return Err(Stop::Restart);
                 }
                 match found {

@@ -9,7 +9,7 @@
 use crate::{
     hint::Hint,
     journal::Context,
-    node::{NodeBuilder, NodeMut, NodeRef, NodeView, Split},
+    node::{NodeBuilder, NodeMut, NodeRef, NodeView, Pending, Run, Split},
     record::Op,
     step::{Step, Stop},
     tree::Tree,
@@ -22,10 +22,21 @@ pub(crate) const RESERVE: usize = 2;
 /// A leaf is in a run if at least this part of its records was inserted in sequence.
 const RUN_SHARE: usize = 4;
 
-/// True if this many inserts in sequence, each directly after the previous one, are a run that will
-/// probably continue.
-fn is_run(view: NodeView<'_>, inserts: usize) -> bool {
-    !view.is_inner() && inserts >= (view.count() / RUN_SHARE).clamp(4, 60)
+/// The run of inserts, each directly beside the previous one, that an insert at `position` of a
+/// full leaf continues, if it will probably go on. At an end of the leaf two inserts are enough:
+/// others seldom follow each other there. They could be all inserts since the leaf was split, if
+/// few records fit.
+pub(crate) fn run_at(leaf: &Exclusive<'_>, position: usize) -> Option<Run> {
+    let (header, count) = (leaf.header(), NodeView::from(leaf.bytes()).count());
+    let enough = match position == 0 || position == count {
+        true => 2,
+        false => (count / RUN_SHARE).clamp(4, 60).min((count - 1).max(2)),
+    };
+    if header.insert_run(position) < enough.min(count) {
+        return None;
+    }
+    let descends = position < count && header.is_before_last_insert(position);
+    Some(if descends { Run::Descending } else { Run::Ascending })
 }
 
 /// True if the swip at `position` of a latched parent names a latched node.
@@ -34,22 +45,29 @@ pub(crate) fn names_child(parent: &Exclusive<'_>, position: usize, node: &Exclus
 }
 
 impl Tree {
-    /// Splits the node of `level` that contains `key`, to make room for `key`.
-    pub(crate) fn split_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
-        self.split_with(cx, key, level, &|guard| {
-            let (node, view) = (NodeRef::from(guard.page()), NodeView::from(guard.bytes()));
-            let position = if view.is_inner() {
-                node.child_position(key).ok()
-            } else {
-                // The record exists and grows: balance the halves.
-                node.search(key).ok().filter(|search| !search.found).map(|search| search.position)
-            };
-            match position {
-                Some(position) if is_run(view, guard.header().insert_run(position)) => {
-                    view.split_after_run(position, key)
+    /// Splits the leaf that contains `key`, to make room for a record with a value of `value_len`
+    /// bytes.
+    pub(crate) fn split_step(&self, cx: &Context, key: &[u8], value_len: usize) -> Step<()> {
+        self.split_with(cx, key, 0, &|leaf| {
+            let (node, view) = (NodeRef::from(leaf.page()), NodeView::from(leaf.bytes()));
+            match node.search(key) {
+                Ok(search) if !search.found => {
+                    let new = Pending { position: search.position, key, value_len };
+                    view.choose_split(new, run_at(leaf, search.position))
                 }
-                Some(position) => view.choose_split(position, key),
-                None => view.choose_balanced_split(),
+                // The record exists and grows: balance the halves.
+                _ => view.choose_balanced_split(),
+            }
+        })
+    }
+
+    /// Splits the inner node of `level` that contains `key`, to make room for a separator.
+    fn split_inner_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
+        self.split_with(cx, key, level, &|inner| {
+            let (node, view) = (NodeRef::from(inner.page()), NodeView::from(inner.bytes()));
+            match node.child_position(key) {
+                Ok(position) => view.choose_split(Pending { position, key, value_len: 0 }, None),
+                Err(_) => view.choose_balanced_split(),
             }
         })
     }
@@ -98,9 +116,11 @@ impl Tree {
             return Ok(());
         }
         let split = choose(&node);
+        // A run goes on in the left half, where its records keep their places.
+        let goes_on = split.is_sequential();
         if !NodeView::from(parent.bytes()).room_for(&split.separator) {
             drop((parent, node));
-            return self.split_step(cx, key, level + 1);
+            return self.split_inner_step(cx, key, level + 1);
         }
         let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
         let [left_image, right_image] = &mut *cx.halves();
@@ -125,6 +145,9 @@ impl Tree {
         right.header().set_version_hint(self.inherited(node.header().version_hint()));
         right.header().set_parent_hint(parent.frame(), position + 1);
         node.header().set_parent_hint(parent.frame(), position);
+        if !goes_on {
+            node.header().end_insert_run();
+        }
         let hot = parent.header().hot_children() + 1;
         parent.header().set_hot_children(hot);
         cx.worker.counters().splits.add(1);

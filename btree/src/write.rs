@@ -158,14 +158,14 @@ impl Tree {
                 Some(_) => {
                     let new = (bytes, special);
                     if !self.replace(cx, &mut leaf, search.position, key, new, author) {
-                        return self.make_room(cx, leaf, key, author);
+                        return self.make_room(cx, leaf, key, bytes.len(), author);
                     }
                 }
                 None => {
                     let mut page = leaf.page_mut();
                     let mut node = NodeMut::new(&mut page);
                     if node.insert_leaf(search.position, key, bytes, special).is_err() {
-                        return self.make_room(cx, leaf, key, author);
+                        return self.make_room(cx, leaf, key, bytes.len(), author);
                     }
                     leaf.header().note_insert(search.position);
                     let undo = Undo { tree: self.id, key, before: Before::Absent };

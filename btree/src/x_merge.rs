@@ -100,6 +100,11 @@ pub(crate) fn used_by(pool: &Pool, child: Swip) -> Option<usize> {
     Some(NodeRef::from(child.page()).used_bytes())
 }
 
+/// Free bytes of a leaf, if it is in memory and no thread is changing it.
+pub(crate) fn free_of(pool: &Pool, child: Swip) -> Option<usize> {
+    used_by(pool, child).map(|used| PAGE_SIZE - used)
+}
+
 /// Position and number of the leaves to merge: the smallest window around `position` whose records
 /// fit into one leaf less.
 fn window(pool: &Pool, parent: NodeView<'_>, position: usize) -> Option<(usize, usize)> {

@@ -59,6 +59,8 @@ counters! {
     contention_splits,
     /// Nodes saved by X-merge.
     x_merges,
+    /// Full leaves that gave records to a neighbour instead of being split.
+    redistributions,
     /// Nanoseconds of processor time of evictor and writer threads.
     evictor_cpu_ns,
     /// Times that an operation waited for a free frame.

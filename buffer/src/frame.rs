@@ -77,8 +77,8 @@ pub struct FrameHeader {
     sampled: AtomicU16,
     /// Position of the last sampled write.
     last_position: AtomicU16,
-    /// Position at which the next insert would continue the current run, shifted by [`RUN_BITS`],
-    /// and the length of the run.
+    /// Position after the last insert, shifted by [`RUN_BITS`], and the length of the current run
+    /// of inserts.
     run: AtomicU16,
     /// Free: the next free frame. Loaded: when it was loaded, in milliseconds since the pool was
     /// opened.
@@ -305,12 +305,24 @@ impl FrameHeader {
         self.run.store(((position + 1) << RUN_BITS | length) as u16, Ordering::Relaxed);
     }
 
-    /// Length of the run of inserts, each directly after the previous one, that an insert at
+    /// Length of the run of inserts, each directly beside the previous one, that an insert at
     /// `position` would continue; 63 means 63 or more. The run is lost when the page is evicted.
     #[inline]
     pub fn insert_run(&self, position: usize) -> usize {
         let word = usize::from(self.run.load(Ordering::Relaxed));
-        if word >> RUN_BITS == position { word & ((1 << RUN_BITS) - 1) } else { 0 }
+        // An insert after the last one is at `position`, one before it at the last one's place.
+        let beside = (word >> RUN_BITS).wrapping_sub(position) <= 1;
+        if beside { word & ((1 << RUN_BITS) - 1) } else { 0 }
+    }
+
+    /// True if an insert at `position` would be directly before the last one.
+    pub fn is_before_last_insert(&self, position: usize) -> bool {
+        usize::from(self.run.load(Ordering::Relaxed)) >> RUN_BITS == position + 1
+    }
+
+    /// Ends the current run, because the records of the page have moved.
+    pub fn end_insert_run(&self) {
+        self.run.store(0, Ordering::Relaxed);
     }
 
     /// Takes and clears the counts of sampled writes: all, and those that met contention.

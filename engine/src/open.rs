@@ -59,6 +59,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     // 1. Superblock and bitmaps.
     let mut stored = Stored::read(file, options)?;
     let forest = Forest::new();
+    forest.set_redistribution(options.redistribution);
     let barrier = Arc::<Barrier>::default();
     let device = file.probed();
     let pool = open_pool(file, options.pool_options_on(device), &forest, &barrier)?;

@@ -54,6 +54,8 @@ pub struct Stats {
     pub contention_splits: u64,
     /// Pages saved by X-merge.
     pub x_merges: u64,
+    /// Full leaves that gave records to a neighbour instead of being split.
+    pub redistributions: u64,
     /// Times that an operation waited for a free frame.
     pub frame_waits: u64,
     /// Rounds of evictors that had a threshold: the lowest value of a page in a small sample.
@@ -176,6 +178,7 @@ impl Stats {
             merges: sums.merges,
             contention_splits: sums.contention_splits,
             x_merges: sums.x_merges,
+            redistributions: sums.redistributions,
             frame_waits: sums.frame_waits,
             thresholds: sums.thresholds,
             threshold_sum: sums.threshold_sum,

@@ -4,8 +4,8 @@
 //! * [`NodeRef`] reads racily, for optimistic descents (`search`).
 //! * [`NodeView`] reads plainly and [`NodeMut`] writes, under an exclusive latch (`view`, `edit`).
 //! * [`NodeBuilder`] makes nodes from sorted input (`bulk`).
-//! * Splits, merges and the merge of X neighbours into X - 1 make images of new nodes (`split`,
-//!   `merge`).
+//! * Splits, merges, the merge of X neighbours into X - 1 and moves of records between neighbours
+//!   make images of new nodes (`cut`, `split`, `merge`, `shift`).
 //! * Every page must pass [`check()`] when it is loaded; [`check_full`] is for verification.
 //!
 //! The layout and its limits are in `layout`. This module knows no latches, frames or logs.
@@ -13,10 +13,12 @@
 mod build;
 mod bulk;
 mod check;
+mod cut;
 mod edit;
 mod layout;
 mod merge;
 mod search;
+mod shift;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -24,11 +26,14 @@ mod view;
 
 pub use bulk::NodeBuilder;
 pub use check::{check, check_full};
+pub use cut::{Pending, Run};
 pub use edit::NodeMut;
 pub use layout::{MAX_KEY, MAX_RECORD, fits_inline, shortest_separator};
 pub use merge::{merge_into, merged_size, redistribute};
 pub(crate) use search::LEAF_LINES;
 pub use search::{NodeRef, Search};
+pub use shift::Shift;
+pub(crate) use shift::take;
 pub use split::Split;
 pub use view::NodeView;
 

@@ -10,7 +10,9 @@
 use super::{
     Full, NodeMut, Piece,
     build::{NodeOutline, Plan},
-    children, items,
+    children,
+    cut::{Pending, Run, WithPending},
+    items,
     layout::*,
     view::NodeView,
 };
@@ -25,6 +27,15 @@ pub struct Split {
     pub separator: Vec<u8>,
     /// The layouts of the halves; planning them proves that they fit.
     plans: [Plan; 2],
+    /// See [`Split::is_sequential`].
+    sequential: bool,
+}
+
+impl Split {
+    /// The split leaves the other records together, because the new one continues a sequence.
+    pub fn is_sequential(&self) -> bool {
+        self.sequential
+    }
 }
 
 impl<'a> NodeView<'a> {
@@ -54,13 +65,13 @@ impl<'a> NodeView<'a> {
         self.nearest_fitting(shortest)
     }
 
-    /// Split for a new entry with this key at `insert_position`, which found no room. Ascending and
-    /// descending inserts leave full nodes.
-    pub fn choose_split(self, insert_position: usize, key: &[u8]) -> Split {
-        let count = self.count();
-        let (first, last) = self.positions();
+    /// Split for a new entry that found no room. A split for a sequence of inserts leaves the other
+    /// entries together, so that ascending and descending inserts leave full nodes. Other splits
+    /// halve the bytes, with the new record.
+    pub fn choose_split(self, new: Pending<'_>, run: Option<Run>) -> Split {
+        let (count, (first, last)) = (self.count(), self.positions());
         if self.is_inner() {
-            return match insert_position {
+            return match new.position {
                 _ if count <= 2 => self.choose_balanced_split(),
                 0 => self.nearest_fitting(first),
                 at if at == count => self.nearest_fitting(last),
@@ -68,34 +79,36 @@ impl<'a> NodeView<'a> {
             };
         }
         assert!(count > 0, "an empty leaf takes any record");
-        let mut neighbour = Vec::new();
-        let separator = if insert_position == count {
-            self.key_to(count - 1, &mut neighbour);
-            shortest_separator(&neighbour, key)
-        } else if insert_position == 0 {
-            self.key_to(0, &mut neighbour);
-            shortest_separator(key, &neighbour)
-        } else {
-            return self.choose_balanced_split();
-        };
-        self.fitting(insert_position, separator.to_vec()).unwrap_or_else(|| {
-            self.nearest_fitting(if insert_position == 0 { first } else { last })
-        })
-    }
-
-    /// Split for a new entry with this key at `position`, which continues a run of ascending
-    /// inserts in the middle of the leaf. The records after it move to the right half, so that the
-    /// run continues at the end of its leaf and leaves full leaves.
-    pub fn split_after_run(self, position: usize, key: &[u8]) -> Split {
-        if (1..self.count()).contains(&position) {
-            let mut after = Vec::new();
-            self.key_to(position, &mut after);
-            let separator = shortest_separator(key, &after).to_vec();
-            if let Some(split) = self.fitting(position, separator) {
-                return split;
+        let entries = WithPending::new(self, new);
+        if let Some(at) = self.sequential_cut(new, run) {
+            let cut = entries.cut(at);
+            if let Some(split) = self.fitting(cut.position, cut.separator) {
+                return Split { sequential: true, ..split };
             }
         }
-        self.choose_split(position, key)
+        let cut = entries.best(entries.total() / 2);
+        let position = cut.position.clamp(first, last);
+        self.fitting(cut.position, cut.separator).unwrap_or_else(|| self.nearest_fitting(position))
+    }
+
+    /// True if a split for this record leaves the others together: it continues a run, or is the
+    /// first or last one of the tree.
+    pub fn is_sequential(self, new: Pending<'_>, run: Option<Run>) -> bool {
+        self.sequential_cut(new, run).is_some()
+    }
+
+    /// The cut that lets a sequence of inserts fill leaves. In the middle of its leaf a run
+    /// continues at the end of its part.
+    fn sequential_cut(self, new: Pending<'_>, run: Option<Run>) -> Option<usize> {
+        match (new.position, run) {
+            (at, _) if at == self.count() => {
+                (run.is_some() || self.upper().is_none()).then_some(at)
+            }
+            (0, _) => (run.is_some() || self.lower().is_empty()).then_some(1),
+            (at, Some(Run::Ascending)) => Some(at + 1),
+            (at, Some(Run::Descending)) => Some(at),
+            (_, None) => None,
+        }
     }
 
     /// First and last position to split at that leave no empty leaf.
@@ -130,7 +143,7 @@ impl<'a> NodeView<'a> {
             .expect("a node can be split, see the head of the file")
     }
 
-    fn separator_at(self, position: usize) -> Vec<u8> {
+    pub(crate) fn separator_at(self, position: usize) -> Vec<u8> {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         self.key_to(position, &mut right);
         if !self.is_inner() {
@@ -141,7 +154,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// Length of the separator at a position, without the prefix.
-    fn separator_len(self, position: usize) -> usize {
+    pub(crate) fn separator_len(self, position: usize) -> usize {
         let suffix_len = self.slot(position).suffix_len();
         if self.is_inner() {
             return suffix_len;
@@ -177,7 +190,7 @@ impl<'a> NodeView<'a> {
         let (left_outline, right_outline) = self.outlines(&separator);
         let plans =
             [left_outline.plan(left.items()).ok()?, right_outline.plan(right.items()).ok()?];
-        Some(Split { position, separator, plans })
+        Some(Split { position, separator, plans, sequential: false })
     }
 
     /// A split from the log, if it suits this node.
@@ -223,7 +236,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// Writes the header of a node of the same kind, level and tree.
-    fn begin(self, image: &mut PageImage, page: PageId) {
+    pub(crate) fn begin(self, image: &mut PageImage, page: PageId) {
         let kind = if self.is_inner() { PageKind::Inner } else { PageKind::Leaf };
         image.0[..header::END].fill(0);
         image.format(kind, self.level(), page, self.tree_id());
@@ -232,8 +245,8 @@ impl<'a> NodeView<'a> {
 
 impl NodeMut<'_, '_> {
     /// See [`NodeView::choose_split`].
-    pub fn choose_split(&self, insert_position: usize, key: &[u8]) -> Split {
-        self.view().choose_split(insert_position, key)
+    pub fn choose_split(&self, new: Pending<'_>, run: Option<Run>) -> Split {
+        self.view().choose_split(new, run)
     }
     /// See [`NodeView::choose_balanced_split`].
     pub fn choose_balanced_split(&self) -> Split {

@@ -26,6 +26,12 @@ pub(crate) enum Shape<'a> {
     Free { pages: &'a [u8] },
     /// Ranges of pages, a pair of u64 each.
     Adopt { ranges: &'a [u8] },
+    /// The right part of a cut.
+    KeepRight { position: usize, separator: &'a [u8] },
+    /// Records of a neighbour, so many bytes, and the fence between the leaves.
+    Take { at_right: bool, fence: &'a [u8], records: usize },
+    /// A separator is replaced.
+    Separator { position: usize, separator: &'a [u8] },
 }
 
 impl<'a> Shape<'a> {
@@ -58,10 +64,24 @@ impl<'a> Shape<'a> {
                 Shape::Patch { key: take_key(&mut rest, len)?, offset, bytes: rest.len() }
             }
             code::REMOVE => Shape::Remove { key: take_key(&mut rest, payload.len())? },
-            code::TRUNCATE => {
+            code::TRUNCATE | code::KEEP_RIGHT | code::SEPARATOR => {
                 let position = take_u16(&mut rest)?;
                 let len = rest.len();
-                Shape::Truncate { position, separator: take_key(&mut rest, len)? }
+                let separator = take_key(&mut rest, len)?;
+                match code {
+                    code::TRUNCATE => Shape::Truncate { position, separator },
+                    code::KEEP_RIGHT => Shape::KeepRight { position, separator },
+                    _ => Shape::Separator { position, separator },
+                }
+            }
+            code::TAKE => {
+                let end = take::<1>(&mut rest)?[0];
+                if end > 1 {
+                    return Err(format!("an end of a leaf is {end}"));
+                }
+                let len = take_u16(&mut rest)?;
+                let fence = take_key(&mut rest, len)?;
+                Shape::Take { at_right: end == 1, fence, records: rest.len() }
             }
             code::INSERT_CHILD => {
                 let position = take_u16(&mut rest)?;
@@ -109,6 +129,16 @@ impl fmt::Display for Shape<'_> {
             Shape::RemoveChild { position } => write!(f, "remove-child at {position}"),
             Shape::Free { pages } => write!(f, "free{}", Numbers(pages, 1)),
             Shape::Adopt { ranges } => write!(f, "adopt{}", Numbers(ranges, 2)),
+            Shape::KeepRight { position, separator } => {
+                write!(f, "keep-right at {position}, from {}", Escaped(separator))
+            }
+            Shape::Take { at_right, fence, records } => {
+                let side = if at_right { "below" } else { "from" };
+                write!(f, "take {}, {side} {}", Bytes(records), Escaped(fence))
+            }
+            Shape::Separator { position, separator } => {
+                write!(f, "separator {} at {position}", Escaped(separator))
+            }
         }
     }
 }
@@ -173,7 +203,7 @@ mod tests {
         let mut image = vec![0; 4 + 100 + 60];
         (image[0], image[2]) = (100, 60);
         let compressed = image[..4 + 50].to_vec();
-        let ops: [(u8, Vec<u8>, &str); 11] = [
+        let ops: [(u8, Vec<u8>, &str); 14] = [
             (code::NEW_COMPRESSED_IMAGE, compressed, "new-image of 160 bytes compressed into 50"),
             (code::IMAGE, image, "image of 160 bytes"),
             (code::INSERT, b"\x02\0\x01k\"value".to_vec(), r#"insert "k\"" with special 5 bytes"#),
@@ -189,6 +219,9 @@ mod tests {
             (code::REMOVE_CHILD, b"\x03\0".to_vec(), "remove-child at 3"),
             (code::FREE, [7u64, 8].map(u64::to_le_bytes).concat(), "free 7 8"),
             (code::ADOPT, [7u64, 8].map(u64::to_le_bytes).concat(), "adopt 7+8"),
+            (code::KEEP_RIGHT, b"\x03\0sep".to_vec(), r#"keep-right at 3, from "sep""#),
+            (code::TAKE, b"\x01\x03\0sepmoved".to_vec(), r#"take 5 bytes, below "sep""#),
+            (code::SEPARATOR, b"\x03\0sep".to_vec(), r#"separator "sep" at 3"#),
         ];
         for (code, payload, text) in ops {
             assert_eq!(Shape::parse(code, &payload).expect(text).to_string(), text);
@@ -198,7 +231,7 @@ mod tests {
                 }
             }
         }
-        assert!(Shape::parse(0, b"").is_err() && Shape::parse(14, b"").is_err());
+        assert!(Shape::parse(0, b"").is_err() && Shape::parse(17, b"").is_err());
         assert!(Shape::parse(code::REMOVE, &[0; wattle_btree::MAX_KEY + 1]).is_err());
     }
 }

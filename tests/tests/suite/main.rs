@@ -18,6 +18,7 @@ mod delete_range;
 mod evictor_counters;
 mod faults;
 mod files;
+mod fill;
 mod forged_superblocks;
 mod garbage;
 mod golden;

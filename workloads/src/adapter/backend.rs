@@ -29,6 +29,8 @@ pub struct Wattle {
     pub policy: String,
     /// Whether inner pages name the frames of their children.
     pub swizzling: bool,
+    /// Whether full leaves give records to their neighbours.
+    pub redistribution: bool,
     /// Whether the pages of the last run are read when a store is opened.
     pub warm_start: bool,
     /// Background evictor threads.
@@ -53,6 +55,7 @@ impl Wattle {
             .pool_bytes(asked.memory_bytes)
             .policy(self.policy.as_str())
             .swizzling(self.swizzling)
+            .redistribution(self.redistribution)
             .warm_start(self.warm_start)
             .evictors(self.evictors)
             .page_images(self.page_images)

@@ -107,6 +107,11 @@ pub struct RunFlags {
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub swizzling: OnOff,
 
+    /// Whether a full leaf gives records to a neighbour in memory that has room, before it is
+    /// split.
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub redistribution: OnOff,
+
     /// Whether the pages that were in memory when the store of --db was closed are read again in
     /// the background, and listed for the next time.
     #[arg(long, value_enum, default_value_t = OnOff::On)]
@@ -312,6 +317,7 @@ impl RunFlags {
         Wattle {
             policy: self.policy.clone(),
             swizzling: self.swizzling == OnOff::On,
+            redistribution: self.redistribution == OnOff::On,
             warm_start: self.warm_start == OnOff::On,
             evictors: self.evictor_threads(),
             write_back: self.write_back.into(),
@@ -350,6 +356,7 @@ impl RunFlags {
             page_images: self.page_images,
             policy: self.policy.clone(),
             swizzling: self.swizzling,
+            redistribution: self.redistribution,
             warm_start: self.warm_start,
             evictors: self.evictor_threads(),
             io: self.io,
@@ -447,6 +454,7 @@ pub struct RunSettings {
     page_images: PageImages,
     policy: String,
     swizzling: OnOff,
+    redistribution: OnOff,
     warm_start: OnOff,
     evictors: usize,
     io: IoBackend,

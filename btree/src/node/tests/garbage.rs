@@ -135,7 +135,10 @@ fn edit_everything(image: &mut PageImage, random: &mut Random) {
     if view.count() == 0 {
         return;
     }
-    let split = view.choose_split(random.below(view.count() + 1), b"key");
+    let position = random.below(view.count() + 1);
+    let new = Pending { position, key: b"key", value_len: 7 * position % 200 };
+    let run = [None, Some(Run::Ascending), Some(Run::Descending)][position % 3];
+    let split = view.choose_split(new, run);
     let mut outs = [(); 3].map(|()| PageImage([0; PAGE_SIZE]));
     let [left, right, merged] = &mut outs;
     view.split_into(&split, left, right, PageId(8), PageId(9));

@@ -106,7 +106,7 @@ fn sequence(seed: u64, shape: Shape, steps: u64) -> (usize, usize, usize) {
             }
             assert!(image.0 == before.0, "a failed change left traces");
             let view = NodeView::from(&**image);
-            let split = view.choose_split(position, &key);
+            let split = view.choose_split(Pending { position, key: &key, value_len: 0 }, None);
             let (mut left, mut right) = (PageImage::zeroed(), PageImage::zeroed());
             view.split_into(&split, &mut left, &mut right, PageId(8), PageId(9));
             assert_eq!(node_ref(&left).count(), split.position);
@@ -155,7 +155,7 @@ fn ascending_separators_leave_full_nodes() {
                 .is_err()
         {
             let view = NodeView::from(&*row.nodes[index]);
-            let split = view.choose_split(position, &key);
+            let split = view.choose_split(Pending { position, key: &key, value_len: 0 }, None);
             let (mut left, mut right) = (PageImage::zeroed(), PageImage::zeroed());
             view.split_into(&split, &mut left, &mut right, PageId(8), PageId(9));
             row.nodes.splice(index..=index, [left, right]);

@@ -1,6 +1,7 @@
 //! Leaves: a row of them that covers all keys, as in a tree without inner nodes, changed at random.
 
 use super::*;
+use crate::record::{Op, redo};
 
 struct Row {
     leaves: Vec<Box<PageImage>>,
@@ -14,6 +15,7 @@ struct Counts {
     splits: usize,
     merges: usize,
     redistributions: usize,
+    shifts: usize,
 }
 
 impl Row {
@@ -71,6 +73,27 @@ impl Row {
         self.verify(index + 1);
     }
 
+    /// Splits for a new record, or for one that grows.
+    fn split_for(&mut self, index: usize, random: &mut Random, new: Option<Pending<'_>>) {
+        let run = [None, Some(Run::Ascending), Some(Run::Descending)][random.below(3)];
+        let view = NodeView::from(&*self.leaves[index]);
+        let split = match new {
+            None => view.choose_balanced_split(),
+            Some(new) => view.choose_split(new, run),
+        };
+        self.split(index, &split);
+    }
+
+    /// Inserts a record that finds room.
+    fn insert(&mut self, key: &[u8], value: &[u8], special: bool) {
+        let index = self.index_of(key);
+        let leaf = &mut self.leaves[index];
+        let position = node_ref(leaf).search(key).unwrap().position;
+        edit(leaf, |node| node.insert_leaf(position, key, value, special)).unwrap();
+        self.model.insert(key.to_vec(), (value.to_vec(), special));
+        self.verify(index);
+    }
+
     fn merge(&mut self, index: usize) -> bool {
         let views = [0, 1].map(|i| NodeView::from(&*self.leaves[index + i]));
         let mut merged = PageImage::zeroed();
@@ -81,6 +104,41 @@ impl Row {
         }
         self.leaves.splice(index..=index + 1, [merged]);
         self.verify(index);
+        true
+    }
+
+    /// Moves records of the leaf at `index` to a neighbour to make room. Redo of the ops in the log
+    /// must give the same leaves.
+    fn shift(&mut self, index: usize, to_right: bool, new: Pending<'_>) -> bool {
+        let other = if to_right { index + 1 } else { index.wrapping_sub(1) };
+        let Some(taker) = self.leaves.get(other) else { return false };
+        let giver = &self.leaves[index];
+        let view = NodeView::from(&**giver);
+        let Some(shift) = view.choose_shift(NodeView::from(&**taker), new, to_right) else {
+            return false;
+        };
+        let (position, separator) = (shift.position, &shift.separator[..]);
+        let kept = match to_right {
+            true => Op::Truncate { position, separator },
+            false => Op::KeepRight { position, separator },
+        };
+        let taken = Op::Take { at_right: !to_right, fence: separator, records: &shift.records };
+        for (before, op, after) in [(giver, kept, &shift.giver), (taker, taken, &shift.taker)] {
+            let mut image = before.clone();
+            let (code, front, parts) = op.parts();
+            let payload = [front.bytes(), parts[0], parts[1]].concat();
+            redo(&mut image, node_ref(before).page_id(), code, &payload).unwrap();
+            assert!(image.0 == after.0, "redo of {op:?} gives another leaf");
+            // Cut short, or of the other leaf: an error or another leaf, no panic.
+            for len in [0, 1, 2, payload.len() / 2, payload.len() - 1] {
+                let mut image = before.clone();
+                let _ = redo(&mut image, node_ref(before).page_id(), code, &payload[..len]);
+            }
+        }
+        self.leaves[index] = shift.giver;
+        self.leaves[other] = shift.taker;
+        self.verify(index);
+        self.verify(other);
         true
     }
 
@@ -156,12 +214,13 @@ fn sequence(seed: u64, shape: Shape, large: bool, steps: u64) -> Counts {
                 break;
             }
             assert!(image.0 == before.0, "a failed change left traces");
-            let view = NodeView::from(&**image);
-            let split = match found {
-                true => view.choose_balanced_split(),
-                false => view.choose_split(position, &key),
-            };
-            row.split(index, &split);
+            let new = Pending { position, key: &key, value_len: value.len() };
+            if !found && row.shift(index, random.below(2) == 0, new) {
+                counts.shifts += 1;
+                row.insert(&key, &value, special);
+                break;
+            }
+            row.split_for(index, &mut random, (!found).then_some(new));
             counts.splits += 1;
         }
         let len = row.leaves.len();
@@ -210,7 +269,8 @@ fn three_large_records_with_long_separators_find_room() {
                 break;
             }
             let view = NodeView::from(&*row.leaves[index]);
-            let split = view.choose_split(position, &key(last));
+            let split = view
+                .choose_split(Pending { position, key: &key(last), value_len: value.len() }, None);
             row.split(index, &split);
         }
     }
@@ -246,7 +306,8 @@ fn ascending_inserts_leave_full_leaves() {
                     break;
                 }
                 let view = NodeView::from(&*row.leaves[index]);
-                let split = view.choose_split(position, &key);
+                let split = view
+                    .choose_split(Pending { position, key: &key, value_len: value.0.len() }, None);
                 row.split(index, &split);
             }
         }
