@@ -23,7 +23,7 @@
 //!   leaf, which fails. Versions of records, ghosts, locks and undo go by key, not by page. The
 //!   taker's version hint covers the records of both leaves.
 //! - **A crash leaves all of it or nothing**: it is one log record. Pages are written only when it
-//!   is durable, and redo brings each page to the same state by itself.
+//!   is durable, and redo brings each page to the same state alone.
 //! - **It ends.** The shift is taken only if the new record finds room afterwards, which is tried
 //!   on a copy. So each redistribution is followed by an insert, by this thread or another one.
 
@@ -32,7 +32,7 @@ use crate::{
     journal::Context,
     node::{NodeMut, NodeRef, NodeView, Pending},
     record::Op,
-    split::{names_child, run_at},
+    split::{may_begin_run, names_child, run_at},
     step::Step,
     tree::Tree,
     x_merge::free_of,
@@ -61,7 +61,10 @@ impl Tree {
         let Some(search) = found else { return Ok(false) };
         let new = Pending { position: search.position, key, value_len };
         let view = NodeView::from(leaf.bytes());
-        if view.count() == 0 || view.is_sequential(new, run_at(&leaf, new.position)) {
+        if view.count() == 0
+            || may_begin_run(&leaf, new.position)
+            || view.is_sequential(new, run_at(&leaf, new.position))
+        {
             return Ok(false);
         }
         let parent_node = NodeRef::from(parent.page());

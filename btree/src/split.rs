@@ -22,6 +22,15 @@ pub(crate) const RESERVE: usize = 2;
 /// A leaf is in a run if at least this part of its records was inserted in sequence.
 const RUN_SHARE: usize = 4;
 
+/// In a leaf of fewer records inserts follow each other by chance.
+const FEW: usize = 16;
+
+/// True if some inserts came in sequence in a leaf of many records, so that a run may be beginning
+/// there; it is told by the next ones.
+pub(crate) fn may_begin_run(leaf: &Exclusive<'_>, position: usize) -> bool {
+    NodeView::from(leaf.bytes()).count() >= FEW && leaf.header().insert_run(position) >= 4
+}
+
 /// The run of inserts, each directly beside the previous one, that an insert at `position` of a
 /// full leaf continues, if it will probably go on. At an end of the leaf two inserts are enough:
 /// others seldom follow each other there. They could be all inserts since the leaf was split, if
@@ -117,7 +126,7 @@ impl Tree {
         }
         let split = choose(&node);
         // A run goes on in the left half, where its records keep their places.
-        let goes_on = split.is_sequential();
+        let goes_on = split.is_sequential() || view.count() >= FEW;
         if !NodeView::from(parent.bytes()).room_for(&split.separator) {
             drop((parent, node));
             return self.split_inner_step(cx, key, level + 1);

@@ -1,7 +1,7 @@
 //! Shifts: records of a full leaf move to a neighbour, so that both have room.
 //!
 //! The *giver* keeps one part of a cut, as in a split; the *taker* gets the records of the other
-//! part at its end. Both are laid out anew, and the fence between them moves.
+//! part at its end. Both are laid out again, and the fence between them moves.
 //!
 //! The records that move have the form in which the log has them: for each one the length of its
 //! key u16, the length of its value u16 with the special flag in the highest bit, key, value.
