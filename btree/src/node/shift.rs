@@ -145,7 +145,7 @@ type Moved<'r> = (&'r [u8], &'r [u8], bool);
 pub(crate) fn decode(mut records: &[u8]) -> Result<Vec<Moved<'_>>, String> {
     let mut all = Vec::new();
     while !records.is_empty() {
-        let mut take = |len: usize| {
+        let mut take = |len: usize| -> Result<_, String> {
             let taken = records.split_at_checked(len).ok_or("a moved record is cut short")?;
             records = taken.1;
             Ok(taken.0)
