@@ -51,12 +51,14 @@ impl Hint {
         }
     }
 
-    /// The hint for a page that takes over records of two pages; `now` gives the newest
-    /// transaction.
-    pub fn joined(a: u64, b: u64, now: impl FnOnce() -> u64) -> u64 {
+    /// The hint for a page that takes over records of two pages. `draw` gives a number larger than
+    /// those of all transactions so far and of all hints: a reader that is about to replace the
+    /// earlier hint, because its writers have ended, must not take this one for it. The records
+    /// that were taken over may be of a commit after the time that the reader has looked up.
+    pub fn joined(a: u64, b: u64, draw: impl FnOnce() -> u64) -> u64 {
         match (Hint::of(a), Hint::of(b)) {
             (Hint::Committed(a), Hint::Committed(b)) => a.max(b),
-            _ => Hint::Unknown(now()).word(),
+            _ => Hint::Unknown(draw()).word(),
         }
     }
 }
@@ -77,5 +79,7 @@ mod tests {
         let (one, two) = (Hint::Committed(1).word(), Hint::Committed(2).word());
         assert_eq!(Hint::of(Hint::joined(one, two, || 5)), Hint::Committed(2));
         assert_eq!(Hint::of(Hint::joined(one, Hint::Txn(3).word(), || 5)), Hint::Unknown(5));
+        let unknown = Hint::Unknown(5).word();
+        assert_ne!(Hint::joined(one, unknown, || 6), unknown, "a reader may be replacing it");
     }
 }

@@ -164,7 +164,7 @@ impl Tree {
             (&mut right_node, Op::Free { pages: &freed }),
         ]);
         let hints = (left_node.header().version_hint(), right_node.header().version_hint());
-        let hint = Hint::joined(hints.0, hints.1, || self.forest.now());
+        let hint = Hint::joined(hints.0, hints.1, || self.forest.draw());
         left_node.header().set_version_hint(hint);
         self.adopt_children(&left_node);
         right_node.header().set_hot_children(0);
@@ -196,7 +196,7 @@ impl Tree {
         cx.log_group(&mut [(&mut root, Op::Image), (&mut child, Op::Free { pages: &freed })]);
         root.header().set_hot_children(0);
         let hint = child.header().version_hint();
-        root.header().set_version_hint(Hint::joined(hint, hint, || self.forest.now()));
+        root.header().set_version_hint(Hint::joined(hint, hint, || self.forest.draw()));
         self.adopt_children(&root);
         child.header().set_hot_children(0);
         self.pool.free_page(child);

@@ -52,8 +52,8 @@ pub struct Forest {
     roots: RwLock<RootEntries>,
     /// The context in which the writers of the pool merge leaves. None: they do not merge.
     merges: Mutex<Option<Context>>,
-    /// Gives the newest transaction, for version hints.
-    clock: OnceLock<NewestTxn>,
+    /// Numbers of transactions, for version hints.
+    clock: OnceLock<TxnClock>,
     /// Full leaves are split without asking their neighbours.
     splits_only: AtomicBool,
 }
@@ -73,7 +73,10 @@ struct RootEntry {
 }
 
 /// Gives the newest transaction.
-type NewestTxn = Box<dyn Fn() -> u64 + Send + Sync>;
+struct TxnClock {
+    newest: Box<dyn Fn() -> u64 + Send + Sync>,
+    draw: Box<dyn Fn() -> u64 + Send + Sync>,
+}
 
 impl Forest {
     /// No tree yet.
@@ -81,9 +84,15 @@ impl Forest {
         Arc::default()
     }
 
-    /// Sets the function that gives the newest transaction. May be called once.
-    pub fn set_clock(&self, clock: impl Fn() -> u64 + Send + Sync + 'static) {
-        assert!(self.clock.set(Box::new(clock)).is_ok(), "the clock is set once");
+    /// Sets the functions that give the number of the newest transaction, and a number that no
+    /// transaction has and that is larger than all before. May be called once.
+    pub fn set_clock(
+        &self,
+        newest: impl Fn() -> u64 + Send + Sync + 'static,
+        draw: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        let clock = TxnClock { newest: Box::new(newest), draw: Box::new(draw) };
+        assert!(self.clock.set(clock).is_ok(), "the clock is set once");
     }
 
     /// Whether full leaves give records to their neighbours before they are split. Default true.
@@ -97,9 +106,10 @@ impl Forest {
         !self.splits_only.load(Ordering::Relaxed)
     }
 
-    /// The newest transaction; 0 if there is none.
-    pub(crate) fn now(&self) -> u64 {
-        self.clock.get().map_or(0, |clock| clock())
+    /// A number for the hint of a page that takes over records, see [`Hint::joined`]; 0 without
+    /// transactions.
+    pub(crate) fn draw(&self) -> u64 {
+        self.clock.get().map_or(0, |clock| (clock.draw)())
     }
 
     /// Sets the context in which the writers of the pool merge leaves; `None` stops the merges.
@@ -237,13 +247,13 @@ impl PageOwner for Forest {
 
     fn load_hint(&self) -> u64 {
         match self.clock.get() {
-            Some(clock) => Hint::Unknown(clock()).word(),
+            Some(clock) => Hint::Unknown((clock.newest)()).word(),
             None => 0,
         }
     }
 
     fn before_write(&self, _: &Pool, frame: FrameId) -> bool {
         let merges = self.merges.try_lock();
-        merges.is_some_and(|cx| cx.as_ref().is_some_and(|cx| x_merge(cx, frame, &|| self.now())))
+        merges.is_some_and(|cx| cx.as_ref().is_some_and(|cx| x_merge(cx, frame, &|| self.draw())))
     }
 }

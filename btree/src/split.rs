@@ -59,14 +59,16 @@ impl Tree {
     pub(crate) fn split_step(&self, cx: &Context, key: &[u8], value_len: usize) -> Step<()> {
         self.split_with(cx, key, 0, &|leaf| {
             let (node, view) = (NodeRef::from(leaf.page()), NodeView::from(leaf.bytes()));
-            match node.search(key) {
+            Some(match node.search(key) {
                 Ok(search) if !search.found => {
                     let new = Pending { position: search.position, key, value_len };
                     view.choose_split(new, run_at(leaf, search.position))
                 }
-                // The record exists and grows: balance the halves.
+                // The record exists and grows: balance the halves. Alone in its leaf, which another
+                // thread has split since this one found it full, it has room.
+                _ if view.count() < 2 => return None,
                 _ => view.choose_balanced_split(),
-            }
+            })
         })
     }
 
@@ -74,10 +76,10 @@ impl Tree {
     fn split_inner_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
         self.split_with(cx, key, level, &|inner| {
             let (node, view) = (NodeRef::from(inner.page()), NodeView::from(inner.bytes()));
-            match node.child_position(key) {
+            Some(match node.child_position(key) {
                 Ok(position) => view.choose_split(Pending { position, key, value_len: 0 }, None),
                 Err(_) => view.choose_balanced_split(),
-            }
+            })
         })
     }
 
@@ -91,7 +93,8 @@ impl Tree {
     ) -> Step<()> {
         self.split_with(cx, key, 0, &|guard| {
             let view = NodeView::from(guard.bytes());
-            view.split_near(position.clamp(1, view.count().max(2) - 1))
+            // Another thread may have split the leaf since.
+            (view.count() >= 2).then(|| view.split_near(position.clamp(1, view.count() - 1)))
         })
     }
 
@@ -100,7 +103,7 @@ impl Tree {
         cx: &Context,
         key: &[u8],
         level: u8,
-        choose: &dyn Fn(&Exclusive<'_>) -> Split,
+        choose: &dyn Fn(&Exclusive<'_>) -> Option<Split>,
     ) -> Step<()> {
         let _scope = scope(ScopePart::StructureChanges);
         cx.check_room(true)?;
@@ -124,7 +127,7 @@ impl Tree {
         if !view.can_split() {
             return Ok(());
         }
-        let split = choose(&node);
+        let Some(split) = choose(&node) else { return Ok(()) };
         // A run goes on in the left half, where its records keep their places.
         let goes_on = split.is_sequential() || view.count() >= FEW;
         if !NodeView::from(parent.bytes()).room_for(&split.separator) {
@@ -168,10 +171,10 @@ impl Tree {
         &'p self,
         cx: &Context,
         mut root: Exclusive<'p>,
-        choose: &dyn Fn(&Exclusive<'_>) -> Split,
+        choose: &dyn Fn(&Exclusive<'_>) -> Option<Split>,
     ) {
         let view = NodeView::from(root.bytes());
-        let split = choose(&root);
+        let Some(split) = choose(&root) else { return };
         let (mut left, left_page) = self.pool.new_page(&cx.worker, self.id);
         let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
         let [left_image, right_image] = &mut *cx.halves();
@@ -207,7 +210,7 @@ impl Tree {
 
     /// Version hint of a page that takes over records of a page with the hint `hint`.
     fn inherited(&self, hint: u64) -> u64 {
-        Hint::joined(hint, hint, || self.forest.now())
+        Hint::joined(hint, hint, || self.forest.draw())
     }
 
     /// Counts the hot children of an inner node whose children have changed, and sets their parent
@@ -225,5 +228,61 @@ impl Tree {
             }
         }
         node.header().set_hot_children(hot);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use crate::{Context, Forest, Journal, Mode, System, Tree, Value, run};
+    use std::{sync::Arc, time::Duration};
+    use wattle_buffer::{
+        Ace, MIN_POOL_BYTES, NoLog, PageAllocator, Pool, PoolOptions, TreeId, WriteOrder,
+        io::MemoryStorage,
+    };
+
+    fn new_tree() -> (Context, Tree) {
+        let options = PoolOptions {
+            pool_bytes: MIN_POOL_BYTES,
+            policy: "watt".to_owned(),
+            evictors: 1,
+            write_concurrency: 4,
+            read_ahead: 32,
+            ace: Ace::Off,
+            write_order: WriteOrder::Value,
+            stall_timeout: Duration::from_secs(10),
+            swizzling: true,
+            trace: None,
+        };
+        let (storage, forest) = (Arc::new(MemoryStorage::new()), Forest::new());
+        let allocator = PageAllocator::new(Vec::new(), 64);
+        let pool = Pool::open(options, storage, allocator, forest.clone(), Arc::new(NoLog));
+        let cx = Context::new(pool.expect("open").worker(), Journal::Off);
+        let tree = Tree::create(&cx, &forest, TreeId(7)).expect("create");
+        (cx, tree)
+    }
+
+    /// Two threads find a leaf full for records that grow, and both let it go before they split it.
+    /// The first split may leave the record of the second one alone.
+    #[test]
+    fn a_split_for_a_record_that_is_alone_by_then_changes_nothing() {
+        let (cx, tree) = new_tree();
+        for key in [b"a", b"b", b"c"] {
+            let value = [0; 1200];
+            let mut system = System;
+            run(&cx, |restarts| {
+                let value = Value::Inline(&value);
+                tree.write_step(&cx, key, value, Mode::Put, &mut system, restarts)
+            })
+            .expect("put");
+        }
+        let splits = || cx.worker.pool().counters().splits;
+        run(&cx, |_| tree.split_step(&cx, b"a", 1900)).expect("split");
+        run(&cx, |_| tree.split_step(&cx, b"c", 1900)).expect("split");
+        let before = splits();
+        for key in [b"a", b"b", b"c"] {
+            run(&cx, |_| tree.split_step(&cx, key, 1900)).expect("split");
+            run(&cx, |_| tree.contention_split_step(&cx, key, 1)).expect("split");
+        }
+        assert_eq!(splits(), before, "a leaf of one record was split");
     }
 }

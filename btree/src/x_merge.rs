@@ -19,12 +19,12 @@ const X_FILL: usize = PAGE_SIZE * 95 / 100;
 /// to be written: looks for up to [`X`] adjacent hot leaves, this one included, that fit into one
 /// leaf less, and merges them. `now` gives the newest transaction. Gives whether a page was saved.
 /// Never waits.
-pub(crate) fn x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> bool {
+pub(crate) fn x_merge(cx: &Context, frame: FrameId, draw: &dyn Fn() -> u64) -> bool {
     let _scope = scope(ScopePart::StructureChanges);
-    try_x_merge(cx, frame, now).is_some()
+    try_x_merge(cx, frame, draw).is_some()
 }
 
-fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()> {
+fn try_x_merge(cx: &Context, frame: FrameId, draw: &dyn Fn() -> u64) -> Option<()> {
     let pool: &Pool = cx.worker.pool();
     cx.check_room(false).ok()?;
     // Look at a full leaf without an exclusive latch. A wrong guess costs a look or a chance to
@@ -80,7 +80,7 @@ fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()
         node.write_image(image);
     }
     let hints = nodes.iter().map(|node| node.header().version_hint());
-    let hint = hints.reduce(|a, b| Hint::joined(a, b, now)).expect("two leaves");
+    let hint = hints.reduce(|a, b| Hint::joined(a, b, draw)).expect("two leaves");
     nodes.iter().for_each(|node| node.header().set_version_hint(hint));
     let mut last = nodes.pop().expect("a window has at least two leaves");
     let freed = [last.header().page_id()];

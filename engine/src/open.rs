@@ -81,8 +81,8 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let mut opening = Opening::new(&forest, log.as_ref());
     set_barrier(&barrier, file, &stored, redone.end, log.as_ref())?;
     let ids = Arc::new(Clock::new());
-    let newest = ids.clone();
-    forest.set_clock(move || newest.now());
+    let (newest, drawn) = (ids.clone(), ids.clone());
+    forest.set_clock(move || newest.now(), move || drawn.draw());
     opening.started(Background::start(&pool)?);
     let context = || {
         let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));

@@ -204,8 +204,9 @@ impl Options {
         self
     }
 
-    /// Whether a full leaf gives records to a neighbour in memory that has room, before it is
-    /// split. Leaves of random inserts are then about a fifth fuller. Default true.
+    /// Whether a full leaf gives records to a neighbour in memory that has room, before it is split
+    /// for a record of at least an eighth of a page. Leaves of random inserts are then about a
+    /// fifth fuller. Default true.
     ///
     /// ```
     /// let options = wattle::Options::default().pool_bytes(64 << 20).redistribution(false);
@@ -367,7 +368,8 @@ impl Options {
     }
 
     /// The device writes 4 KiB as a whole or not at all, even when power fails: pages need not be
-    /// logged in full at their first change after a checkpoint. Default false.
+    /// logged in full at their first change after a checkpoint. Not with [`IoKind::Buffered`].
+    /// Default false.
     pub fn atomic_page_writes(mut self, atomic: bool) -> Self {
         self.atomic_pages = atomic;
         self
@@ -459,6 +461,15 @@ impl Options {
             return Err(Error::InvalidOption(format!(
                 "log_bytes is at least {MIN_LOG_BYTES}, not {bytes}"
             )));
+        }
+        if self.atomic_pages && self.io == IoKind::Buffered {
+            // After a sync that failed, the cache has pages that the device lacks, and recovery
+            // would take them for stored ones.
+            return Err(Error::InvalidOption(
+                "atomic_page_writes needs pages that bypass the page cache, so not \
+                 IoKind::Buffered: recovery writes only what it has whole in the log"
+                    .into(),
+            ));
         }
         if self.conflict_wait > MAX_CONFLICT_WAIT {
             return Err(Error::InvalidOption(format!(

@@ -13,14 +13,8 @@ use super::{
     layout::*,
     view::{Item, NodeView},
 };
-use wattle_buffer::{PAGE_SIZE, PageImage, PageMut};
+use wattle_buffer::{PageImage, PageMut};
 
-/// Bytes that stay free in each of the two leaves, so that the next inserts do not move records
-/// again.
-const SLACK: usize = PAGE_SIZE / 20;
-/// A record of so many bytes needs no slack: most leaves have more room than that, which no other
-/// record can use.
-const LARGE: usize = PAGE_SIZE / 8;
 /// The special flag beside the length of a value.
 const SPECIAL: usize = 1 << 15;
 
@@ -43,7 +37,7 @@ impl<'a> NodeView<'a> {
     /// for `new`.
     pub fn may_shift(self, new: Pending<'_>, free_of_taker: usize) -> bool {
         let len = WithPending::new(self, new).len(new.position);
-        self.free_bytes() + free_of_taker >= len + slack(len)
+        self.free_bytes() + free_of_taker >= len
     }
 
     /// The shift that moves records of this leaf to its right or left neighbour and makes room for
@@ -87,10 +81,7 @@ impl<'a> NodeView<'a> {
         NodeMut::new(&mut PageMut::of_image(&mut probe))
             .insert_leaf(position, new.key, &value[..new.value_len], false)
             .ok()?;
-        let other = if stays { &new_taker } else { &giver };
-        let free = NodeView::from(&*probe).free_bytes() + NodeView::from(&**other).free_bytes();
-        let enough = free >= slack(entries.len(new.position));
-        enough.then_some(Shift {
+        Some(Shift {
             position: cut.position,
             separator: cut.separator,
             records,
@@ -121,11 +112,6 @@ impl NodeMut<'_, '_> {
         self.page().write_image(&image);
         Ok(())
     }
-}
-
-/// Free bytes of both leaves together after a shift for a record of `len` bytes.
-fn slack(len: usize) -> usize {
-    if len < LARGE { 2 * SLACK } else { 0 }
 }
 
 fn encode(item: Item<'_>, records: &mut Vec<u8>) {

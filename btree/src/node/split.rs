@@ -82,9 +82,10 @@ impl<'a> NodeView<'a> {
         let entries = WithPending::new(self, new);
         if let Some(at) = self.sequential_cut(new, run) {
             let cut = entries.cut(at);
-            if let Some(split) = self.fitting(cut.position, cut.separator) {
-                return Split { sequential: true, ..split };
-            }
+            // In a leaf that is full to the last byte a longer fence finds no room.
+            let split = self.fitting(cut.position, cut.separator);
+            let nearest = || self.nearest_fitting(cut.position.clamp(first, last));
+            return Split { sequential: true, ..split.unwrap_or_else(nearest) };
         }
         let cut = entries.best(entries.total() / 2);
         let position = cut.position.clamp(first, last);

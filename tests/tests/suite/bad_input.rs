@@ -228,6 +228,7 @@ fn options_out_of_their_limits_are_refused_before_anything_is_created() {
         options().evictors(257),
         options().write_concurrency(0),
         options().write_concurrency(1025),
+        options().io(IoKind::Buffered).atomic_page_writes(true),
     ];
     for options in bad {
         println!("{options:?}");
