@@ -45,7 +45,7 @@ pub(crate) fn publish(engine: &str, stats: &Stats, waits: &Waits) {
 /// compile until it has a name here.
 struct Values {
     /// They only grow.
-    counters: [(&'static str, u64); 27],
+    counters: [(&'static str, u64); 28],
     /// As they are now.
     gauges: [(&'static str, f64); 19],
     /// Pages that were not evicted, by reason.
