@@ -1,6 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+// The support of the tests names this crate.
+#[cfg(all(test, not(shuttle)))]
+extern crate self as wattle_btree;
+
 mod author;
 mod bulk;
 mod bulk_writer;
@@ -34,6 +38,9 @@ mod scan;
 mod scan_place;
 mod split;
 mod step;
+#[cfg(all(test, not(shuttle)))]
+#[path = "../tests/support/mod.rs"]
+mod support;
 mod trace;
 mod tree;
 mod undo;

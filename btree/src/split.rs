@@ -233,39 +233,14 @@ impl Tree {
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
-    use crate::{Context, Forest, Journal, Mode, System, Tree, Value, run};
-    use std::{sync::Arc, time::Duration};
-    use wattle_buffer::{
-        Ace, MIN_POOL_BYTES, NoLog, PageAllocator, Pool, PoolOptions, TreeId, WriteOrder,
-        io::MemoryStorage,
-    };
-
-    fn new_tree() -> (Context, Tree) {
-        let options = PoolOptions {
-            pool_bytes: MIN_POOL_BYTES,
-            policy: "watt".to_owned(),
-            evictors: 1,
-            write_concurrency: 4,
-            read_ahead: 32,
-            ace: Ace::Off,
-            write_order: WriteOrder::Value,
-            stall_timeout: Duration::from_secs(10),
-            swizzling: true,
-            trace: None,
-        };
-        let (storage, forest) = (Arc::new(MemoryStorage::new()), Forest::new());
-        let allocator = PageAllocator::new(Vec::new(), 64);
-        let pool = Pool::open(options, storage, allocator, forest.clone(), Arc::new(NoLog));
-        let cx = Context::new(pool.expect("open").worker(), Journal::Off);
-        let tree = Tree::create(&cx, &forest, TreeId(7)).expect("create");
-        (cx, tree)
-    }
+    use crate::{Mode, System, Value, run, support::new_tree};
+    use wattle_buffer::MIN_POOL_BYTES;
 
     /// Two threads find a leaf full for records that grow, and both let it go before they split it.
     /// The first split may leave the record of the second one alone.
     #[test]
     fn a_split_for_a_record_that_is_alone_by_then_changes_nothing() {
-        let (cx, tree) = new_tree();
+        let (cx, tree) = new_tree(MIN_POOL_BYTES);
         for key in [b"a", b"b", b"c"] {
             let value = [0; 1200];
             let mut system = System;

@@ -26,7 +26,7 @@ use std::{
 };
 
 /// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Parser)]
 #[command(about = "A replicated map of Wattle stores and openraft")]
@@ -173,7 +173,7 @@ fn by_id(members: Members) -> Result<BTreeMap<u64, String>, Failure> {
 fn connect(address: &str) -> Result<Client, Failure> {
     let mut resolved = address.to_socket_addrs()?;
     let resolved: SocketAddr = resolved.next().ok_or("the name has no address")?;
-    Ok(Client::connect(resolved, PATIENCE)?)
+    Ok(Client::connect(resolved, TIMEOUT)?)
 }
 
 /// Asks one node after the other until one does not say that it is no leader. A node that cannot be

@@ -15,7 +15,7 @@ use std::{
 };
 
 /// How long the cluster may take for anything: the device may stand still for a while.
-const PATIENCE: Duration = Duration::from_secs(180);
+const LONGEST_WAIT: Duration = Duration::from_secs(180);
 /// Pause before something is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a client waits for an answer.
@@ -168,7 +168,7 @@ impl Cluster {
             }
             self.check_processes();
             let waited = start.elapsed();
-            assert!(waited < PATIENCE, "after {waited:?}, not yet: {what}\n{}", self.report());
+            assert!(waited < LONGEST_WAIT, "after {waited:?}, not yet: {what}\n{}", self.report());
             thread::sleep(PAUSE);
         }
     }
