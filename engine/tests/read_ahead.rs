@@ -1,7 +1,6 @@
 //! Read-ahead of scans: which pages are read, when and in vain, on a device that takes its time.
 
 use std::sync::Arc;
-use std::time::Instant;
 use wattle::{
     Durability, Engine, Options, Tree,
     io::{DeviceModel, MemoryLog, Storage, TimedStorage},
@@ -45,15 +44,12 @@ impl Store {
 #[test]
 fn a_scan_reads_ahead_in_both_directions_and_sees_the_same() {
     let store = Store::loaded();
-    let mut times = Vec::new();
     for (ahead, is_backward) in [(0, false), (32, false), (32, true)] {
         let (engine, tree) = store.open(ahead);
         let session = engine.session().unwrap();
-        let start = Instant::now();
         let range = session.scan(&tree).unwrap();
         let range = if is_backward { range.rev() } else { range };
         let mut keys: Vec<_> = range.map(|entry| entry.unwrap().0).collect();
-        times.push(start.elapsed());
         if is_backward {
             keys.reverse();
         }
@@ -68,8 +64,6 @@ fn a_scan_reads_ahead_in_both_directions_and_sees_the_same() {
         // No page is read twice.
         assert!(stats.pages_read <= RECORDS / PER_LEAF + 30, "{stats:?}");
     }
-    // Ten times as fast and more on idle processors; the bar is that of the benchmark `scans`.
-    assert!(times[1] * 2 < times[0], "with read-ahead {:?}, without {:?}", times[1], times[0]);
 }
 
 #[test]

@@ -74,7 +74,8 @@ impl<'a> WithPending<'a> {
 
     /// Bytes of all entries.
     pub fn total(self) -> usize {
-        (0..self.count()).map(|entry| self.len(entry)).sum()
+        let others = self.view.record_bytes() + LEAF_ENTRY * self.view.count();
+        others + self.len(self.pending.position)
     }
 
     /// The cut, from 1 to `count - 1`, whose left part has the number of bytes nearest to `target`;
@@ -85,9 +86,10 @@ impl<'a> WithPending<'a> {
         for at in 1..self.count() {
             left += self.len(at - 1);
             let distance = left.abs_diff(target);
-            if distance <= best.0 {
-                best = (distance, at);
+            if distance > best.0 {
+                break;
             }
+            best = (distance, at);
         }
         best.1
     }

@@ -45,6 +45,8 @@ pub(super) struct SimState {
     pub(super) log_spares: Vec<SimSegment>,
     pub(super) injector: Injector,
     pub(super) counters: SimCounters,
+    /// Reads that have a latency and have not ended.
+    slow_reads: u64,
 }
 
 /// Operations since the device was made, failed ones included.
@@ -70,6 +72,8 @@ pub struct SimCounters {
     pub log_removals: u64,
     /// Operations that had a fault, latency aside.
     pub faults: u64,
+    /// The most reads of pages that were under way at one time since the plan was set.
+    pub reads_at_once: u64,
 }
 
 impl SimCounters {
@@ -88,13 +92,16 @@ impl SimStorage {
     fn with_media(medium: Medium, log: BTreeMap<u64, SimSegment>, plan: FaultPlan) -> SimStorage {
         let (injector, counters) = (Injector::new(plan), SimCounters::default());
         let (unsettled, log_spares) = (BTreeMap::new(), Vec::new());
-        let state = SimState { medium, log, unsettled, log_spares, injector, counters };
+        let slow_reads = 0;
+        let state = SimState { medium, log, unsettled, log_spares, injector, counters, slow_reads };
         SimStorage { state: Mutex::new(state) }
     }
 
     /// Replaces the faults; the counts that rules refer to start again.
     pub fn set_plan(&self, plan: FaultPlan) {
-        self.state.lock().injector = Injector::new(plan);
+        let state = &mut *self.state.lock();
+        state.injector = Injector::new(plan);
+        state.counters.reads_at_once = state.slow_reads;
     }
 
     /// Turns off all faults and the limit. Their effects on the medium stay.
@@ -194,12 +201,24 @@ impl SimStorage {
         unsynced.map(|(&number, _)| PageId(number)).collect()
     }
 
-    /// Reads without sleeping; the caller waits for the latency.
+    /// Reads without sleeping; the caller waits for the latency, see [`SimStorage::end_slow_read`].
     fn read(&self, page: PageId, into: &mut [u8; PAGE_SIZE]) -> (Duration, io::Result<()>) {
         let state = &mut *self.state.lock();
         state.counters.reads += 1;
         let verdict = state.judge(Op::Read, page.0);
+        if !verdict.latency.is_zero() {
+            state.slow_reads += 1;
+            state.counters.reads_at_once = state.counters.reads_at_once.max(state.slow_reads);
+        }
         (verdict.latency, state.medium.read(page, into, verdict))
+    }
+
+    /// Waits for the latency of a read.
+    fn end_slow_read(&self, latency: Duration) {
+        if !latency.is_zero() {
+            thread::sleep(latency);
+            self.state.lock().slow_reads -= 1;
+        }
     }
 }
 
@@ -257,14 +276,14 @@ impl Storage for SimStorage {
         }
         // A separate thread sleeps, so that latencies of several reads overlap.
         thread::spawn(move || {
-            thread::sleep(latency);
+            self.end_slow_read(latency);
             target.end(result);
         });
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
         let (latency, result) = self.read(page, &mut image.0);
-        sleep(latency);
+        self.end_slow_read(latency);
         result
     }
 

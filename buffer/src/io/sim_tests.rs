@@ -119,7 +119,6 @@ fn latencies_of_asynchronous_reads_overlap_and_dropped_ones_come_back() {
     let wait = Duration::from_millis(50);
     let device = Arc::new(device(FaultPlan::new(3).always(Op::Read, Fault::Latency(wait))));
     let frames = Frames::new(8);
-    let start = Instant::now();
     let mut reads: Vec<_> = (0..8)
         .map(|page| frames.read(|target| device.clone().start_read(target), page, page.into()))
         .collect();
@@ -131,7 +130,7 @@ fn latencies_of_asynchronous_reads_overlap_and_dropped_ones_come_back() {
         assert!(target.bytes() == &image(page as u64, 1).0);
         target.finish();
     }
-    assert!(start.elapsed() >= wait && start.elapsed() < 6 * wait, "{:?}", start.elapsed());
+    assert!(device.counters().reads_at_once > 1, "{:?}", device.counters());
     frames.wait_for_abandoned(1);
 }
 

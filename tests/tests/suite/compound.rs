@@ -250,8 +250,8 @@ fn a_pop_waits_for_the_transaction_that_holds_the_record_no_longer_than_the_opti
     let begun = Instant::now();
     let popped = session.pop_first(&tree);
     assert!(matches!(popped, Err(Error::Conflict(_))), "{popped:?}");
-    // The default wait is 10 ms; the stall timeout is longer.
-    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+    // The default wait is 10 ms, the stall timeout 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
     other.commit().expect("commit");
     assert_eq!(session.pop_first(&tree).expect("pop"), Some((b"a".to_vec(), b"2".to_vec())));
     assert_eq!(session.pop_first(&tree).expect("pop"), None);

@@ -12,7 +12,7 @@ use wattle_tests::harness::{Device, Watchdog, assert_verified, small_pool};
 
 const KEY: &[u8] = b"key";
 /// Longer than anything that does not wait takes, on a machine with other work.
-const LONG: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(15);
 
 fn opened(wait: Duration) -> (Engine, Tree) {
     let engine = Device::memory().open(small_pool(256).conflict_wait(wait)).expect("open");

@@ -226,7 +226,8 @@ fn scans_of_pieces_miss_no_record_that_was_there_all_the_time() {
         let stop = Stop(&stop);
         let mut random = SmallRng::seed_from_u64(seed + 2);
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(4) || scans < 10 {
+        let is_early = |limit| begun.elapsed() < Duration::from_secs(limit);
+        while is_early(4) || scans < 10 || cancelled == 0 && is_early(60) {
             scan(&session, &tree, &mut random);
             let (engine, tree, random) = (&engine, &tree, &mut random);
             wattle::run(64, async move {

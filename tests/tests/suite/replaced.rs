@@ -227,7 +227,7 @@ fn nobody_waits_for_what_open_transactions_hold() {
     for i in 0..100u32 {
         drop(session.put_ticket(&free, &i.to_be_bytes(), b"value").expect("put"));
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     for (tree, txn) in trees.iter().zip(open) {
         txn.abort().expect("abort");
         assert_eq!(session.get(tree, &0u32.to_be_bytes()).expect("get"), Some(vec![1; 900]));

@@ -260,7 +260,7 @@ fn a_large_value_that_takes_long_to_write_gets_its_turn_among_small_ones() {
     each_mode(|engine, tree| {
         let (done, changes) = (AtomicBool::new(false), AtomicU64::new(0));
         let (one, large) = (session(engine), vec![8; 8 << 20]);
-        let changed = thread::scope(|scope| {
+        thread::scope(|scope| {
             scope.spawn(|| {
                 let session = session(engine);
                 while !done.load(Ordering::Relaxed) {
@@ -271,17 +271,20 @@ fn a_large_value_that_takes_long_to_write_gets_its_turn_among_small_ones() {
             while changes.load(Ordering::Relaxed) == 0 {
                 thread::yield_now();
             }
-            let put = one.put(tree, b"key", &large);
-            let changed = changes.load(Ordering::Relaxed);
+            // Until the other one has changed the record meanwhile.
+            let (mut put, mut changed) = (Ok(()), 0);
+            while put.is_ok() && changed < 2 {
+                let before = changes.load(Ordering::Relaxed);
+                put = one.put(tree, b"key", &large);
+                changed = changes.load(Ordering::Relaxed) - before;
+            }
             let updated = one.update(tree, b"key", &large);
             let inserted = one.insert(tree, b"key", &large);
             done.store(true, Ordering::Relaxed);
             put.expect("put");
             assert!(updated.expect("update"));
             assert!(matches!(inserted, Err(Error::KeyExists)), "{inserted:?}");
-            changed
         });
-        assert!(changed > 1, "it met no conflict");
         one.put(tree, b"key", &large).expect("put");
         assert_eq!(get(&one, tree, b"key"), Some(large));
     });
@@ -310,7 +313,7 @@ fn auto_committed_changes_wait_for_a_transaction_in_their_way_for_as_long_as_the
             let began = Instant::now();
             let in_time = || {
                 let waited = began.elapsed();
-                let limits = Duration::from_millis(950)..Duration::from_secs(4);
+                let limits = Duration::from_millis(950)..Duration::from_secs(9);
                 assert!(limits.contains(&waited), "it gave up after {waited:?}");
             };
             thread::scope(|scope| {
