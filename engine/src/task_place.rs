@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{
     cell::RefCell,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, LazyLock, atomic::Ordering},
 };
 use tokio::sync::mpsc;
 use wattle_buffer::Result;
@@ -74,12 +74,19 @@ impl TaskThreads {
     }
 }
 
+/// Threads at most. Looked up once: the limits of control groups are in files, which take longer to
+/// read than a short task takes to run.
+fn most_threads() -> usize {
+    static MOST: LazyLock<usize> = LazyLock::new(|| {
+        std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
+    });
+    *MOST
+}
+
 fn place_among(threads: &mut Vec<TaskThread>, core: &Grip) -> Result<Place> {
-    let most = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    threads.sort_by_cached_key(|thread| thread.busy.load(Ordering::Relaxed));
-    let least = threads
-        .first()
-        .filter(|thread| threads.len() >= most || thread.busy.load(Ordering::Relaxed) == 0);
+    let busy = |thread: &&TaskThread| thread.busy.load(Ordering::Relaxed);
+    let least = threads.iter().min_by_key(busy);
+    let least = least.filter(|thread| threads.len() >= most_threads() || busy(thread) == 0);
     if let Some(least) = least.filter(|least| least.session.claim()) {
         return Ok(place_on(least, core));
     }
@@ -102,6 +109,7 @@ fn place_among(threads: &mut Vec<TaskThread>, core: &Grip) -> Result<Place> {
         },
         (Err(error), _) => error,
     };
+    threads.sort_by_cached_key(|thread| busy(&thread));
     let other = threads.iter().find(|thread| thread.session.claim());
     other.map(|thread| place_on(thread, core)).ok_or(refused)
 }
