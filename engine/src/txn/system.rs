@@ -1,7 +1,7 @@
 //! [`TxnSystem`], shared by all transactions of one engine: clocks, snapshots, versions, log and
 //! garbage. It does not know the catalog, checkpoints or sessions.
 
-use super::{Durability, Reads, TreeHandles};
+use super::{Durability, NameTimes, Reads, TreeHandles};
 use crate::{
     catalog::OpenTree,
     garbage::GarbageQueue,
@@ -37,6 +37,8 @@ pub(crate) struct TxnSystem {
     pub garbage: GarbageQueue,
     /// Handles of trees that sessions keep from one transaction to the next.
     pub handles: TreeHandles,
+    /// When names of trees were changed.
+    pub names: NameTimes,
     pub liveness: Liveness,
     pub durability: Durability,
     pub reads: Reads,
