@@ -24,7 +24,11 @@
 //! **Backups and bulk loads** know pages by their ids, on storage: there are none meanwhile.
 //! Snapshots and transactions know keys.
 
-use crate::{catalog::{OpenFor, OpenTree}, core::Core, store::CATALOG};
+use crate::{
+    catalog::{OpenFor, OpenTree},
+    core::Core,
+    store::CATALOG,
+};
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,

@@ -53,15 +53,16 @@ impl Catalog {
         let outcomes = changes.outcomes();
         let mark = txn.undo.mark();
         let prepared = prepare(catalog, system, cx, txn, &changes, &outcomes);
-        let committed = prepared.and_then(|()| {
-            validated(system, cx, txn, |txn| {
+        let committed = prepared.and_then(|underfull| {
+            let committed = validated(system, cx, txn, |txn| {
                 created(&outcomes).for_each(|open| open.closed.keep());
                 let committed = txn.commit(system, cx, log);
                 dropped(&outcomes).for_each(|open| open.closed.drop_for_good());
                 committed
-            })
+            })?;
+            Ok((committed, underfull))
         });
-        let (ticket, time) = match committed {
+        let ((ticket, time), underfull) = match committed {
             Ok(committed) => committed,
             Err(error) => {
                 put_back(catalog, system, cx, txn, mark);
@@ -74,6 +75,12 @@ impl Catalog {
         let names = changes.names();
         system.names.note_at(names.into_iter(), time, system.versions.horizon());
         publish(catalog, outcomes);
+        for key in underfull {
+            // The transaction has committed; a merge that fails only leaves a leaf emptier.
+            if let Err(error) = run(cx, |_| catalog.tree.merge_step(cx, &key, 0)) {
+                tracing::warn!(%error, "a leaf of the catalog could not be merged");
+            }
+        }
         Ok((ticket, time))
     }
 }
@@ -90,7 +97,7 @@ fn created(outcomes: &[TreeOutcome]) -> impl Iterator<Item = &Arc<OpenTree>> {
     outcomes.iter().filter(new).map(|outcome| &outcome.tree)
 }
 
-/// Steps 1 to 3.
+/// Steps 1 to 3. Gives keys of the catalog whose leaves are underfull now.
 fn prepare(
     catalog: &LockedCatalog,
     system: &TxnSystem,
@@ -98,7 +105,7 @@ fn prepare(
     txn: &mut Txn,
     changes: &TreeChanges,
     outcomes: &[TreeOutcome],
-) -> Result<()> {
+) -> Result<Vec<Vec<u8>>> {
     changes.names().into_iter().try_for_each(|name| system.names.check(name, txn.snapshot))?;
     close_dropped(system, txn, outcomes)?;
     if txn.slot.is_cancelled() {
@@ -142,8 +149,9 @@ fn change_entries(
     cx: &Context,
     txn: &mut Txn,
     outcomes: &[TreeOutcome],
-) -> Result<()> {
+) -> Result<Vec<Vec<u8>>> {
     let mut moved: Vec<(Vec<u8>, TreeRecord)> = Vec::new();
+    let mut underfull = Vec::new();
     for TreeOutcome { tree, before, after } in outcomes {
         if before == after {
             continue;
@@ -159,13 +167,17 @@ fn change_entries(
             return Err(Error::corruption(catalog.tree.root_page(), what));
         };
         let mut author = SystemAuthor::new(system, CATALOG, Some(txn));
-        run(cx, |_| catalog.tree.remove_step(cx, &from, &mut author))?;
+        let removed = run(cx, |_| catalog.tree.remove_step(cx, &from, &mut author))?;
         moved.push((to, entry));
+        if removed.1 {
+            underfull.push(from);
+        }
     }
-    moved.into_iter().try_for_each(|(key, entry)| {
+    for (key, entry) in moved {
         let mut author = SystemAuthor::new(system, CATALOG, Some(txn));
-        catalog.record_as(cx, &key, entry, Mode::Insert, &mut author)
-    })
+        catalog.record_as(cx, &key, entry, Mode::Insert, &mut author)?;
+    }
+    Ok(underfull)
 }
 
 /// Steps 4 and 5.

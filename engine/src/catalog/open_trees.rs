@@ -145,7 +145,9 @@ impl OpenTrees {
         for (tree, _, new) in changes {
             tree.set_name(new.as_deref());
             if let Some(new) = new {
-                list.renamed.insert(tree.tag.id, new.clone());
+                if *new != tree.tag.name || list.renamed.contains_key(&tree.tag.id) {
+                    list.renamed.insert(tree.tag.id, new.clone());
+                }
                 list.add(tree.clone());
             }
         }
