@@ -258,3 +258,40 @@ fn a_store_that_is_closed_or_copied_while_a_dropped_tree_has_handles_frees_it_wh
         engine.close().expect("close");
     }
 }
+
+#[test]
+fn asynchronous_transactions_change_trees_as_others_do() {
+    let engine = open();
+    let ended = wattle::run(16, async {
+        let session = engine.async_session()?;
+        for commits in [false, true] {
+            let mut txn = session.begin()?;
+            let first = txn.create_tree("first").await?;
+            txn.put(&first, b"key", b"value").await?;
+            let savepoint = txn.savepoint();
+            txn.create_tree("second").await.map(drop)?;
+            txn.rename_tree("first", "third").await?;
+            txn.rollback_to(&savepoint).await?;
+            assert!(matches!(txn.tree("second").await, Err(Error::NoSuchTree(_))));
+            assert_eq!(txn.tree("first").await?.name(), "first");
+            match commits {
+                true => txn.commit().await?,
+                false => txn.abort().await?,
+            }
+        }
+        let mut txn = session.begin()?;
+        txn.rename_tree("first", "last").await?;
+        txn.create_tree("gone").await.map(drop)?;
+        txn.drop_tree("gone").await?;
+        let other = engine.tree("last")?;
+        let conflict = txn.commit().await.expect_err("another one took the name");
+        assert!(matches!(conflict, Error::Conflict(_)), "{conflict}");
+        assert!(session.scan(&other)?.next_entry().await?.is_none());
+        let first = engine.tree("first")?;
+        assert_eq!(session.get(&first, b"key").await?.as_deref(), Some(&b"value"[..]));
+        Ok::<(), Error>(())
+    });
+    ended.expect("a runtime").expect("no error");
+    assert_eq!(engine.trees().expect("names"), ["first", "last"]);
+    assert_verified(&engine);
+}

@@ -525,6 +525,10 @@ impl World {
     }
 
     fn engine_drop_or_rename(&mut self) {
+        if self.fails {
+            // A drop that fails may go on later.
+            return;
+        }
         let (name, to) = (self.name(), self.name());
         let Some(number) = self.committed.names.get(&name).copied() else { return };
         let renames = self.random.random_range(0..2) == 0;
