@@ -129,7 +129,7 @@ fn close_dropped(system: &TxnSystem, txn: &Txn, outcomes: &[TreeOutcome]) -> Res
     for open in dropped(outcomes) {
         let id = open.tree.id();
         loop {
-            match system.versions.any_changed_since(|tree, _| tree == id, me, txn.snapshot) {
+            match system.versions.tree_changed_since(id, me, txn.snapshot) {
                 Changed::Unchanged => break,
                 Changed::Undecided => std::thread::yield_now(),
                 Changed::Changed => return conflict(open, "has changed records of"),
