@@ -1,6 +1,6 @@
 //! Single outcomes.
 
-use super::{options, used_pages};
+use super::{options, pages_of_trees};
 use std::sync::Arc;
 use wattle::{
     Engine, Error, Isolation, TxnOptions,
@@ -16,7 +16,7 @@ fn open() -> Engine {
 fn a_tree_that_is_not_committed_is_no_tree_for_others() {
     let engine = open();
     let session = engine.session().expect("session");
-    let pages = used_pages(&engine);
+    let pages = pages_of_trees(&engine);
     let mut txn = session.begin().expect("begin");
     let tree = txn.create_tree("t").expect("create");
     for key in 0..500_u32 {
@@ -42,16 +42,16 @@ fn a_tree_that_is_not_committed_is_no_tree_for_others() {
     assert!(matches!(refused, Error::NoSuchTree(_)), "{refused}");
     let refused = engine.rename_tree(tree.clone(), "u").expect_err("it was never committed");
     assert!(matches!(refused, Error::NoSuchTree(_)), "{refused}");
-    assert!(used_pages(&engine) > pages, "a handle is left");
+    assert!(pages_of_trees(&engine) > pages, "a handle is left");
     drop(tree);
-    eventually("its pages are free", || used_pages(&engine) <= pages);
+    eventually("its pages are free", || pages_of_trees(&engine) <= pages);
 }
 
 #[test]
 fn a_handle_of_a_dropped_tree_reads_it_until_it_is_dropped_itself() {
     let engine = open();
     let session = engine.session().expect("session");
-    let pages = used_pages(&engine);
+    let pages = pages_of_trees(&engine);
     let tree = engine.tree("t").expect("tree");
     for key in 0..500_u32 {
         session.put(&tree, &key.to_be_bytes(), &[3; 300]).expect("put");
@@ -82,7 +82,7 @@ fn a_handle_of_a_dropped_tree_reads_it_until_it_is_dropped_itself() {
     assert!(!session.contains(&newer, b"large").expect("contains"));
     engine.drop_tree(newer).expect("drop");
     drop((reader, tree));
-    eventually("its pages are free", || used_pages(&engine) <= pages);
+    eventually("its pages are free", || pages_of_trees(&engine) <= pages);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_rename_changes_the_name_of_handles_and_what_is_to_be_cleared_away_follows()
         session.remove(&tree, &key.to_be_bytes()).expect("remove");
     }
     // The snapshot holds ghosts and replaced large values, under the old name.
-    let held = used_pages(&engine);
+    let held = pages_of_trees(&engine);
     for turn in 0..50 {
         let mut txn = engine.begin().expect("begin");
         let (from, to) = if turn % 2 == 0 { ("t", "u") } else { ("u", "t") };
@@ -112,7 +112,7 @@ fn a_rename_changes_the_name_of_handles_and_what_is_to_be_cleared_away_follows()
         let tree = engine.tree("t").expect("tree");
         engine.rename_tree(tree, "v").expect("rename")
     };
-    eventually("all is cleared away", || used_pages(&engine) < held / 10);
+    eventually("all is cleared away", || pages_of_trees(&engine) < held / 10);
     assert_eq!(engine.trees().expect("names"), ["v"]);
     drop((session, tree));
     assert_verified(&engine);
@@ -226,7 +226,7 @@ fn a_store_that_is_closed_or_copied_while_a_dropped_tree_has_handles_frees_it_wh
     let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let device = Device::sim(&sim);
     let engine = device.open(options(64)).expect("open");
-    let pages = used_pages(&engine);
+    let pages = pages_of_trees(&engine);
     let session = engine.session().expect("session");
     let (dropped, kept) = (engine.tree("t").expect("tree"), engine.tree("kept").expect("tree"));
     for key in 0..500_u32 {
@@ -238,22 +238,19 @@ fn a_store_that_is_closed_or_copied_while_a_dropped_tree_has_handles_frees_it_wh
     let mut creates = engine.begin().expect("begin");
     let created = creates.create_tree("new").expect("create");
     creates.put(&created, b"key", &[5; 9000]).expect("put");
-    let copy = tempfile::tempdir().expect("directory");
-    let path = copy.path().join("copy");
-    engine.backup(&path).expect("backup");
+    let copy = Device::memory();
+    engine.backup_on(copy.pages.clone(), copy.log.clone()).expect("backup");
     drop(creates);
     drop((session, kept));
     engine.close().expect("close");
     // The handles of both trees are still there, and only hold memory.
     assert_eq!(dropped.name(), "t");
     assert_eq!(created.name(), "new");
-    for engine in [
-        device.open(options(64)).expect("open"),
-        Engine::open(&path, options(64)).expect("open the copy"),
-    ] {
+    for device in [device, copy] {
+        let engine = device.open(options(64)).expect("open");
         assert_eq!(engine.trees().expect("names"), ["kept"]);
         // One for the tree.
-        assert_eq!(used_pages(&engine), pages + 1);
+        assert_eq!(pages_of_trees(&engine), pages + 1);
         assert_verified(&engine);
         engine.close().expect("close");
     }
