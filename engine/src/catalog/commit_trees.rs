@@ -73,7 +73,7 @@ impl Catalog {
             }
         };
         let names = changes.names();
-        system.names.note_at(names.into_iter(), time, system.versions.horizon());
+        system.names.note(names.into_iter(), time, system.versions.horizon());
         publish(catalog, outcomes);
         for key in underfull {
             // The transaction has committed; a merge that fails only leaves a leaf emptier.

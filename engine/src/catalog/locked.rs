@@ -204,7 +204,7 @@ impl LockedCatalog {
     ) -> Result<Arc<OpenTree>> {
         let tree = self.create_at(system, cx, |_| tree_key(name))?;
         let id = tree.id();
-        system.names.note(name, system);
+        system.note_name(name);
         tracing::info!(tree = name, id = id.0, "created");
         Ok(self.open_trees.add(OpenTree::new(TreeTag::new(id, name), tree)))
     }

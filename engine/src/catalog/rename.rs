@@ -38,8 +38,8 @@ pub(crate) fn rename_tree(
         catalog.open_trees.put_back(Arc::new(open));
         return Err(error);
     }
-    core.txns.names.note(open.name(), &core.txns);
-    core.txns.names.note(name, &core.txns);
+    core.txns.note_name(open.name());
+    core.txns.note_name(name);
     catalog.open_trees.note_name(open.tag.id, name);
     let tag = TreeTag::new(open.tag.id, name);
     Ok(catalog.open_trees.add(OpenTree { tag, names: NewNames::default(), ..open }))

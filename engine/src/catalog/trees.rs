@@ -207,7 +207,7 @@ impl Catalog {
             self.open_trees.put_back(Arc::new(open));
             return Err(error);
         }
-        system.names.note(&name, system);
+        system.note_name(&name);
         tracing::info!(tree = name, "dropping");
         state.finish_drop(cx, &key, entry, open)
     }

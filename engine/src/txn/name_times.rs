@@ -4,7 +4,6 @@
 //! another one has changed it and committed, gets a conflict. Changes that every snapshot includes
 //! are forgotten.
 
-use super::TxnSystem;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use wattle_buffer::{Error, Result};
@@ -17,15 +16,9 @@ pub(crate) struct NameTimes {
 }
 
 impl NameTimes {
-    /// A name was changed by an operation without a transaction, just now. The caller has the lock
-    /// of the catalog: a snapshot at the time that is drawn here or later finds the change.
-    pub fn note(&self, name: &str, system: &TxnSystem) {
-        self.note_at([name].into_iter(), system.clock.draw(), system.versions.horizon());
-    }
-
-    /// A transaction that changes these names has committed at `time`, and still has the lock of
-    /// the catalog. No snapshot is below `horizon`.
-    pub fn note_at<'n>(&self, names: impl Iterator<Item = &'n str>, time: u64, horizon: u64) {
+    /// These names were changed at `time`. The caller still has the lock of the catalog. No snapshot
+    /// is below `horizon`.
+    pub fn note<'n>(&self, names: impl Iterator<Item = &'n str>, time: u64, horizon: u64) {
         let mut changed = self.changed.lock();
         changed.retain(|_, time| *time > horizon);
         for name in names {

@@ -107,6 +107,13 @@ impl TxnSystem {
         self.versions.raise_horizon(active.oldest.min(visible))
     }
 
+    /// The name of a tree was changed by an operation without a transaction, just now. The caller
+    /// has the lock of the catalog: a snapshot at the time that is drawn here or later finds the
+    /// change.
+    pub fn note_name(&self, name: &str) {
+        self.names.note([name].into_iter(), self.clock.draw(), self.versions.horizon());
+    }
+
     /// Whether no snapshot needs the ghost of a record. A ghost without a version may belong to a
     /// transaction that owns the tree, or owned it.
     pub fn may_purge(&self, open: &OpenTree, key: &[u8]) -> bool {
