@@ -10,6 +10,8 @@ use wattle::{Durability, Engine, Error, Session};
 use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds};
 
 const RECORDS: u32 = 40;
+/// Changes of a thread for each drop.
+const CHANGES: u64 = 20;
 
 /// Replaces the tree by one whose records all have the next number. Gives that.
 fn replace(session: &Session, name: &str) -> Result<u64, Error> {
@@ -107,22 +109,28 @@ fn a_change_is_before_a_drop_or_fails() {
     let tree = engine.tree("t").expect("tree");
     drop(tree);
     let drops = 60 * rounds();
-    let done = AtomicBool::new(false);
-    let (added, found) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (dropped, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (added, mut found) = (AtomicU64::new(0), 0);
     thread::scope(|scope| {
         for thread in 0..2_u64 {
-            let (engine, added, done) = (&engine, &added, &done);
+            let (engine, added, dropped, done) = (&engine, &added, &dropped, &done);
             scope.spawn(move || {
                 let session = engine.session().expect("session");
-                for turn in 0_u64.. {
-                    if done.load(Ordering::Relaxed) {
-                        break;
+                let mut turn = 0_u64;
+                while !done.load(Ordering::Relaxed) {
+                    // Otherwise each drop would be in conflict with some change.
+                    if turn > CHANGES * (dropped.load(Ordering::Relaxed) + 1) {
+                        thread::yield_now();
+                        continue;
                     }
                     let mut txn = session.begin().expect("begin");
                     let key = (turn << 1 | thread).to_be_bytes();
                     let outcome = txn.tree("t").and_then(|tree| txn.put(&tree, &key, b""));
                     match outcome.and_then(|()| txn.commit()) {
-                        Ok(()) => _ = added.fetch_add(1, Ordering::Relaxed),
+                        Ok(()) => {
+                            added.fetch_add(1, Ordering::Relaxed);
+                            turn += 1;
+                        }
                         Err(Error::NoSuchTree(_)) => {}
                         Err(error) => assert!(error.is_retryable(), "{error}"),
                     }
@@ -130,8 +138,7 @@ fn a_change_is_before_a_drop_or_fails() {
             });
         }
         let session = engine.session().expect("session");
-        let mut dropped = 0;
-        while dropped < drops {
+        while dropped.load(Ordering::Relaxed) < drops {
             let counted = (|| {
                 let mut txn = session.begin()?;
                 let count = txn.scan(&txn.tree("t")?)?.count() as u64;
@@ -142,8 +149,8 @@ fn a_change_is_before_a_drop_or_fails() {
             })();
             match counted {
                 Ok(count) => {
-                    found.fetch_add(count, Ordering::Relaxed);
-                    dropped += 1;
+                    found += count;
+                    dropped.fetch_add(1, Ordering::Relaxed);
                     watchdog.step();
                 }
                 Err(error) => assert!(error.is_retryable(), "{error}"),
@@ -153,7 +160,7 @@ fn a_change_is_before_a_drop_or_fails() {
     });
     let session = engine.session().expect("session");
     let left = session.scan(&engine.tree("t").expect("tree")).expect("scan").count() as u64;
-    assert_eq!(found.into_inner() + left, added.into_inner(), "records that were lost");
+    assert_eq!(found + left, added.into_inner(), "records that were lost");
     drop(session);
     assert_verified(&engine);
 }
