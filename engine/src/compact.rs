@@ -24,7 +24,11 @@
 //! **Backups and bulk loads** know pages by their ids, on storage: there are none meanwhile.
 //! Snapshots and transactions know keys.
 
-use crate::{catalog::OpenFor, core::Core, store::CATALOG};
+use crate::{
+    catalog::{OpenFor, OpenTree},
+    core::Core,
+    store::CATALOG,
+};
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -155,25 +159,43 @@ impl Core {
         if let Some(catalog) = self.catalog.system_tree(CATALOG) {
             moved += move_below_root(cx, catalog, from, &mut ids, stop)?;
         }
+        // Before the others: one of them may get a name meanwhile.
+        for open in self.catalog.nameless() {
+            self.check_alive()?;
+            moved += self.move_tree(cx, &open, from, &mut ids, stop)?;
+        }
         for name in self.catalog.names(cx)? {
             self.check_alive()?;
-            let Some(open) = self.catalog.open(&self.txns, cx, &name, OpenFor::Engine)? else {
-                continue;
-            };
-            let large = open.large.get().map(|large| &large.tree);
-            for tree in [Some(&open.tree), large].into_iter().flatten() {
-                if tree.root_page() >= from
-                    && let Some(to) = ids.get().and_then(Vec::pop)
-                {
-                    let old = self.catalog.move_root(cx, &open, tree, to);
-                    old.inspect_err(|_| allocator.free(to))?;
-                    moved += 1;
-                }
-                moved += move_below_root(cx, tree, from, &mut ids, stop)?;
+            if let Some(open) = self.catalog.open(&self.txns, cx, &name, OpenFor::Engine)? {
+                moved += self.move_tree(cx, &open, from, &mut ids, stop)?;
             }
         }
         drop(ids);
         self.pool.lower_reserves(from);
+        Ok(moved)
+    }
+
+    /// Moves the pages of a tree and of its large values. Gives how many.
+    fn move_tree(
+        &self,
+        cx: &Context,
+        open: &OpenTree,
+        from: PageId,
+        ids: &mut Ids<'_>,
+        stop: &AtomicBool,
+    ) -> Result<u64> {
+        let mut moved = 0;
+        let large = open.large.get().map(|large| &large.tree);
+        for tree in [Some(&open.tree), large].into_iter().flatten() {
+            if tree.root_page() >= from
+                && let Some(to) = ids.get().and_then(Vec::pop)
+            {
+                let old = self.catalog.move_root(cx, open, tree, to);
+                old.inspect_err(|_| ids.allocator.free(to))?;
+                moved += 1;
+            }
+            moved += move_below_root(cx, tree, from, ids, stop)?;
+        }
         Ok(moved)
     }
 }

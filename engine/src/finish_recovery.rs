@@ -3,7 +3,7 @@
 //! middle is one more crash to recover from.
 
 use crate::{
-    catalog::{OpenFor, OpenTree, TreeTag},
+    catalog::{Catalog, OpenFor, OpenTree, TreeTag},
     core::Core,
     garbage::Garbage,
     internal::Internal,
@@ -96,28 +96,48 @@ fn roll_back_all(core: &Core, cx: &Context, options: &Options, losers: Vec<Loser
     let (of_names, others): (Vec<_>, Vec<_>) =
         losers.into_iter().partition(|loser| loser.trees.contains(&CATALOG));
     for loser in of_names {
-        let names = core.catalog.owners(cx, &loser.trees, false)?;
-        roll_back(core, cx, options, loser, &names)?;
+        let mut owners = Owners::new(core, cx, loser.trees.clone())?;
+        roll_back(core, cx, options, loser, &mut owners)?;
     }
-    let ids: BTreeSet<TreeId> =
-        others.iter().flat_map(|loser| loser.trees.iter().copied()).collect();
-    let names = core.catalog.owners(cx, &ids, false)?;
-    others.into_iter().try_for_each(|loser| roll_back(core, cx, options, loser, &names))
+    let ids = others.iter().flat_map(|loser| loser.trees.iter().copied()).collect();
+    let mut owners = Owners::new(core, cx, ids)?;
+    others.into_iter().try_for_each(|loser| roll_back(core, cx, options, loser, &mut owners))
 }
 
-/// The tree with this id, or with this id for its large values; none when it was dropped.
-fn tree_to_undo(
-    core: &Core,
-    cx: &Context,
-    id: TreeId,
-    names: &HashMap<TreeId, String>,
-) -> Result<Option<Arc<OpenTree>>> {
-    let Some(name) = names.get(&id) else { return Ok(None) };
-    match core.catalog.open(&core.txns, cx, name, OpenFor::Engine)? {
-        Some(open) if open.tree_of(id).is_some() => Ok(Some(open)),
-        _ => {
-            let what = format!("the tree {name:?} no longer has the number {id}");
-            Err(Error::corruption(core.catalog.root_page(), what))
+/// The entries of trees by their ids, and by those of their large values, as the catalog has them.
+struct Owners {
+    ids: BTreeSet<TreeId>,
+    names: HashMap<TreeId, String>,
+    /// For those without a name, the id of the tree.
+    nameless: Vec<(TreeId, TreeId)>,
+    /// An entry was put back since.
+    are_old: bool,
+}
+
+impl Owners {
+    fn new(core: &Core, cx: &Context, ids: BTreeSet<TreeId>) -> Result<Owners> {
+        let names = core.catalog.owners(cx, &ids, false)?;
+        let nameless = core.catalog.nameless_owners(cx, &ids)?;
+        Ok(Owners { ids, names, nameless, are_old: false })
+    }
+
+    /// The tree with this id, or with this id for its large values; none when it was dropped.
+    fn open(&mut self, core: &Core, cx: &Context, id: TreeId) -> Result<Option<Arc<OpenTree>>> {
+        if self.are_old {
+            *self = Owners::new(core, cx, std::mem::take(&mut self.ids))?;
+        }
+        let nameless = self.nameless.iter().find(|(other, _)| *other == id);
+        let open = match (self.names.get(&id), nameless) {
+            (Some(name), _) => core.catalog.open(&core.txns, cx, name, OpenFor::Engine)?,
+            (None, Some((_, tree))) => core.catalog.open_nameless(&core.txns, cx, *tree)?,
+            (None, None) => return Ok(None),
+        };
+        match open {
+            Some(open) if open.tree_of(id).is_some() => Ok(Some(open)),
+            _ => {
+                let what = format!("the entry of tree {id} leads to another tree");
+                Err(Error::corruption(core.catalog.root_page(), what))
+            }
         }
     }
 }
@@ -128,7 +148,7 @@ fn roll_back(
     cx: &Context,
     options: &Options,
     mut loser: Loser,
-    names: &HashMap<TreeId, String>,
+    owners: &mut Owners,
 ) -> Result<()> {
     let session = Internal::new(core, cx);
     let mut last = Gsn(0);
@@ -145,7 +165,10 @@ fn roll_back(
         if current.as_ref().is_none_or(|(id, _)| *id != undo.tree) {
             // Drop first: the previous tree must not keep its place.
             drop(current.take());
-            let open = tree_to_undo(core, cx, undo.tree, names)?;
+            let open = match undo.tree {
+                CATALOG => None,
+                tree => owners.open(core, cx, tree)?,
+            };
             current = Some((undo.tree, open));
         }
         let open = current.as_ref().and_then(|(_, open)| open.as_ref());
@@ -162,6 +185,7 @@ fn roll_back(
         let underfull =
             now(run(&session, |_| tree.restore_step(cx, undo.key, undo.before, &mut author)))?;
         last = last.max(author.last_gsn);
+        owners.are_old |= undo.tree == CATALOG && Catalog::has_tree_under(undo.key);
         core.txns.garbage.add_put_back(0, open, &undo);
         if underfull {
             now(merge(&session, tree, undo.key));

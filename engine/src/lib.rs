@@ -50,6 +50,7 @@ mod task_place;
 mod task_threads;
 mod transact;
 mod transaction;
+mod transaction_trees;
 mod tree;
 mod trees;
 mod txn;

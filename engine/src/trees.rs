@@ -16,7 +16,7 @@ impl Core {
     pub fn drop_tree(&self, tree: Tree) -> Result<()> {
         let cx = self.context();
         let (tag, garbage) = (tree.open.tag.clone(), let_go(self, &cx, &tree.open));
-        if let Err(error) = self.catalog.drop_tree(&cx, tree.open) {
+        if let Err(error) = self.catalog.drop_tree(&self.txns, &cx, tree.open) {
             self.txns.garbage.give_back(&tag, garbage);
             return Err(error);
         }

@@ -110,6 +110,12 @@ pub(crate) fn verify(
         report.records += checked.records;
         report.trees += 1;
     }
+    // Transactions create or have dropped them: they count for their pages only.
+    for tree in core.catalog.nameless() {
+        let checked =
+            verify_tree(&cx, stop, &tree, &listed, &mut reached, report.records, progress)?;
+        report.problems.extend(checked.problems);
+    }
     report.pages = reached.count;
     report.problems.append(&mut reached.problems);
     // Every page in use was reached, unless damage hid it.

@@ -3,7 +3,7 @@
 use super::{
     OpenFor, OpenTree,
     listed::{listed, listed_value},
-    record::{EMPTY_KEY, garbage_key},
+    record::{EMPTY_KEY, garbage_key, visit_nameless},
     trees::Catalog,
 };
 use crate::{garbage::Garbage, txn::TxnSystem};
@@ -150,7 +150,13 @@ impl Catalog {
         let chunks: BTreeSet<TreeId> =
             listed(cx, &self.tree, None)?.into_iter().map(|(chunks, ..)| chunks).collect();
         let owners = self.owners(cx, &chunks, true)?;
-        Ok(chunks.into_iter().filter(|chunks| !owners.contains_key(chunks)).collect())
+        let mut without = chunks;
+        without.retain(|chunks| !owners.contains_key(chunks));
+        visit_nameless(cx, &self.tree, &mut |entry| {
+            without.remove(&entry.chunks);
+            Ok(())
+        })?;
+        Ok(without.into_iter().collect())
     }
 
     /// Ids of the large values that are listed, with the tree of their chunks.

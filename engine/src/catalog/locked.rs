@@ -5,7 +5,9 @@ use super::{
     authors::JoinedChange,
     listed::listed,
     open_trees::OpenTrees,
-    record::{TreeRecord, check_name, garbage_key, tree_key, visit_trees},
+    record::{
+        TreeRecord, check_name, garbage_key, nameless_key, tree_key, visit_nameless, visit_trees,
+    },
 };
 use crate::{options::FRAMES_PER_TREE, txn::TxnSystem};
 use std::{
@@ -30,8 +32,10 @@ pub(super) struct LockedCatalog {
     /// continues from here, so no id is used twice while the engine is open, and an old id stays
     /// unique.
     pub large_ids: AtomicU64,
-    /// Trees of which the drop failed on the way.
-    pub half_dropped: BTreeSet<String>,
+    /// Open trees without a name, see the module `nameless`.
+    pub nameless: Vec<Arc<OpenTree>>,
+    /// The keys of trees of which the drop failed on the way.
+    pub half_dropped: BTreeSet<Vec<u8>>,
 }
 
 impl LockedCatalog {
@@ -46,33 +50,38 @@ impl LockedCatalog {
         Ok(id)
     }
 
-    /// Writes the record of the tree `name`.
-    pub fn record(&self, cx: &Context, name: &str, entry: TreeRecord, mode: Mode) -> Result<()> {
-        self.record_as(cx, name, entry, mode, &mut System)
+    /// Writes the record of a tree under `key`.
+    pub fn record(&self, cx: &Context, key: &[u8], entry: TreeRecord, mode: Mode) -> Result<()> {
+        self.record_as(cx, key, entry, mode, &mut System)
     }
 
-    /// Writes the record of the tree `name` by `author`.
+    /// Writes the record of a tree under `key` by `author`.
     pub fn record_as<A: Author>(
         &self,
         cx: &Context,
-        name: &str,
+        key: &[u8],
         entry: TreeRecord,
         mode: Mode,
         author: &mut A,
     ) -> Result<()> {
-        let (key, bytes) = (tree_key(name), entry.encode());
+        let bytes = entry.encode();
         run(cx, |restarts| {
-            self.tree.write_step(cx, &key, Value::Inline(&bytes), mode, author, restarts)
+            self.tree.write_step(cx, key, Value::Inline(&bytes), mode, author, restarts)
         })?;
         Ok(())
     }
 
     /// The record of the tree `name`, if there is one.
     pub fn entry(&self, cx: &Context, name: &str) -> Result<Option<TreeRecord>> {
-        let (key, mut bytes) = (tree_key(name), Vec::new());
+        self.entry_at(cx, &tree_key(name))
+    }
+
+    /// The record of the tree under `key`, if there is one.
+    pub fn entry_at(&self, cx: &Context, key: &[u8]) -> Result<Option<TreeRecord>> {
+        let mut bytes = Vec::new();
         let found = run(cx, |_| {
             bytes.clear();
-            self.tree.get_step(&key, &mut Newest, &mut bytes)
+            self.tree.get_step(key, &mut Newest, &mut bytes)
         })?;
         match found {
             Some(Found::Inline) => TreeRecord::decode(&bytes, self.tree.root_page()).map(Some),
@@ -89,7 +98,7 @@ impl LockedCatalog {
     ) -> Result<Option<TreeRecord>> {
         match self.entry(cx, name)? {
             Some(entry) if entry.dropping => {
-                self.go_on_dropping(system, cx, name)?;
+                self.go_on_dropping(system, cx, &tree_key(name))?;
                 Ok(None)
             }
             entry => Ok(entry),
@@ -126,14 +135,23 @@ impl LockedCatalog {
         }
     }
 
-    /// Makes room for `more` pinned roots, by closing trees that are not in use.
-    pub fn make_room(&self, system: &TxnSystem, more: usize, room: OpenFor) -> Result<()> {
+    /// Makes room for `more` pinned roots, by freeing trees without a name and closing others that
+    /// are not in use.
+    pub fn make_room(
+        &mut self,
+        system: &TxnSystem,
+        cx: &Context,
+        more: usize,
+        room: OpenFor,
+    ) -> Result<()> {
         let limit = system.pool.frames() / FRAMES_PER_TREE;
-        let missing = || (self.forest.len() + more).saturating_sub(limit + room.beyond());
+        let forest = self.forest.clone();
+        let missing = || (forest.len() + more).saturating_sub(limit + room.beyond());
         if missing() == 0 {
             return Ok(());
         }
         system.handles.release_all();
+        self.free_nameless(system, cx)?;
         let idle = self.open_trees.take_idle(missing(), system.versions.horizon());
         tracing::debug!(trees = idle.len(), "closed, to make room for others");
         for large in idle.iter().filter_map(|open| open.large.get()) {
@@ -152,14 +170,14 @@ impl LockedCatalog {
 
     /// Opens a tree and that of its large values.
     pub fn load(
-        &self,
+        &mut self,
         system: &TxnSystem,
         cx: &Context,
         name: &str,
         entry: TreeRecord,
         room: OpenFor,
     ) -> Result<OpenTree> {
-        self.make_room(system, 1 + usize::from(entry.chunks.0 != 0), room)?;
+        self.make_room(system, cx, 1 + usize::from(entry.chunks.0 != 0), room)?;
         let tree = btree::Tree::open(cx, &self.forest, entry.tree, entry.root)?;
         let open = OpenTree::new(TreeTag::new(entry.tree, name), tree);
         if entry.chunks.0 != 0 {
@@ -184,83 +202,101 @@ impl LockedCatalog {
         cx: &Context,
         name: &str,
     ) -> Result<Arc<OpenTree>> {
-        self.make_room(system, 1, OpenFor::User)?;
-        let id = self.take_id()?;
-        let tree = btree::Tree::create_with(cx, &self.forest, id, |root, attach| {
-            let none = (TreeId(0), PageId(0));
-            let entry =
-                TreeRecord { tree: id, root, chunks: none.0, chunks_root: none.1, dropping: false };
-            let mut author = JoinedChange { attach, above: Gsn(0) };
-            self.record_as(cx, name, entry, Mode::Insert, &mut author)
-        })?;
+        let tree = self.create_at(system, cx, |_| tree_key(name))?;
+        let id = tree.id();
+        system.note_name(name);
         tracing::info!(tree = name, id = id.0, "created");
         Ok(self.open_trees.add(OpenTree::new(TreeTag::new(id, name), tree)))
     }
 
-    /// Frees the pages of a tree whose entry says that it is being dropped, and then the entry.
+    /// Creates a tree, with its entry under the key that `key` makes of its id.
+    pub fn create_at(
+        &mut self,
+        system: &TxnSystem,
+        cx: &Context,
+        key: impl FnOnce(TreeId) -> Vec<u8>,
+    ) -> Result<btree::Tree> {
+        self.make_room(system, cx, 1, OpenFor::User)?;
+        let id = self.take_id()?;
+        let key = key(id);
+        btree::Tree::create_with(cx, &self.forest, id, |root, attach| {
+            let none = (TreeId(0), PageId(0));
+            let entry =
+                TreeRecord { tree: id, root, chunks: none.0, chunks_root: none.1, dropping: false };
+            let mut author = JoinedChange { attach, above: Gsn(0) };
+            self.record_as(cx, &key, entry, Mode::Insert, &mut author)
+        })
+    }
+
+    /// Frees the pages of a tree that is being dropped, and then its entry, which is under `key`.
     pub fn finish_drop(
         &mut self,
         cx: &Context,
-        name: &str,
+        key: &[u8],
         entry: TreeRecord,
         open: OpenTree,
     ) -> Result<()> {
-        let OpenTree { tree, large, .. } = open;
+        let OpenTree { tag, tree, large, .. } = open;
         if let Some(LargeStore { tree: chunks, .. }) = large.into_inner() {
             let without = TreeRecord { chunks: TreeId(0), chunks_root: PageId(0), ..entry };
             // First: without the tree of the chunks nothing leads to these entries.
             let dropped = match self.unlist(cx, chunks.id()) {
                 Ok(()) => chunks.drop_pages(cx, |above, attach| {
                     let mut author = JoinedChange { attach, above };
-                    self.record_as(cx, name, without, Mode::Update, &mut author)
+                    self.record_as(cx, key, without, Mode::Update, &mut author)
                 }),
                 Err(error) => Err((chunks, error)),
             };
             if let Err((_closed, error)) = dropped {
-                self.half_dropped.insert(name.to_string());
+                self.half_dropped.insert(key.to_vec());
                 return Err(error);
             }
         }
-        let key = tree_key(name);
         let dropped = tree.drop_pages(cx, |above, attach| {
             let mut author = JoinedChange { attach, above };
-            let removed = run(cx, |_| self.tree.remove_step(cx, &key, &mut author))?;
+            let removed = run(cx, |_| self.tree.remove_step(cx, key, &mut author))?;
             assert!(removed.0.existed, "a tree that is dropped is in the catalog");
             Ok(())
         });
         if let Err((_closed, error)) = dropped {
-            self.half_dropped.insert(name.to_string());
+            self.half_dropped.insert(key.to_vec());
             return Err(error);
         }
-        self.half_dropped.remove(name);
+        self.half_dropped.remove(key);
         // The record is gone already; a merge that fails only leaves a leaf emptier.
-        if let Err(error) = run(cx, |_| self.tree.merge_step(cx, &key, 0)) {
+        if let Err(error) = run(cx, |_| self.tree.merge_step(cx, key, 0)) {
             tracing::warn!(%error, "a leaf of the catalog could not be merged");
         }
-        tracing::info!(tree = name, "dropped");
+        self.open_trees.forget_name(tag.id);
+        tracing::info!(tree = tag.name, id = tag.id.0, "dropped");
         Ok(())
     }
 
     /// Ends the drop of a tree that has failed before.
-    pub fn go_on_dropping(&mut self, system: &TxnSystem, cx: &Context, name: &str) -> Result<()> {
-        let Some(entry) = self.entry(cx, name)?.filter(|entry| entry.dropping) else {
-            self.half_dropped.remove(name);
+    pub fn go_on_dropping(&mut self, system: &TxnSystem, cx: &Context, key: &[u8]) -> Result<()> {
+        let Some(entry) = self.entry_at(cx, key)?.filter(|entry| entry.dropping) else {
+            self.half_dropped.remove(key);
             return Ok(());
         };
-        let open = self.load(system, cx, name, entry, OpenFor::Engine)?;
-        self.finish_drop(cx, name, entry, open)
+        let name = String::from_utf8_lossy(key).into_owned();
+        let open = self.load(system, cx, &name, entry, OpenFor::Engine)?;
+        self.finish_drop(cx, key, entry, open)
     }
 
-    /// Names of trees that are being dropped.
-    pub fn dropping(&self, cx: &Context) -> Result<Vec<String>> {
-        let mut names = Vec::new();
+    /// Keys of trees that are being dropped, and of those without a name.
+    pub fn dropping(&self, cx: &Context) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
         visit_trees(cx, &self.tree, &mut |name, entry| {
             if entry.dropping {
-                names.push(name.to_string());
+                keys.push(tree_key(name));
             }
             Ok(())
         })?;
-        Ok(names)
+        visit_nameless(cx, &self.tree, &mut |entry| {
+            keys.push(nameless_key(entry.tree));
+            Ok(())
+        })?;
+        Ok(keys)
     }
 
     /// Takes the large values of a tree off the list of those to be cleared away.

@@ -7,7 +7,8 @@
 //! closing means for the pages. A tree is held open by
 //!
 //! - handles of the user, and operations, scans and iterators, which borrow one or have their own;
-//! - transactions, from the first change or serializable read of a tree to their end;
+//! - transactions, from the first change or serializable read of a tree to their end, and of trees
+//!   that they create, drop or rename;
 //! - sessions, of the trees that their last transactions changed ([`crate::txn::TreeHandles`]):
 //!   they release them when room is needed;
 //! - the state of a large transaction that owned the tree ([`super::Closed`]), until every snapshot
@@ -24,9 +25,13 @@
 //! no handle exists, and none can be made. Trees are closed and opened under the lock of the
 //! catalog: an operation that wants to open this tree waits until it is closed.
 
-use super::OpenTree;
+use super::{OpenTree, TreeTag};
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+use wattle_buffer::TreeId;
 
 /// For whom a tree is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,6 +68,21 @@ struct TreeList {
     trees: BTreeMap<String, ListedTree>,
     /// Counts the requests for trees.
     asked: u64,
+    /// The names of trees that were renamed since the store was opened: tags may have older ones.
+    renamed: HashMap<TreeId, String>,
+}
+
+impl TreeList {
+    fn add(&mut self, tree: Arc<OpenTree>) {
+        self.asked += 1;
+        let asked = self.asked;
+        let old = self.trees.insert(tree.name().to_string(), ListedTree { tree, asked });
+        assert!(old.is_none(), "a tree is opened twice");
+    }
+
+    fn name_of<'t>(&'t self, tag: &'t TreeTag) -> &'t str {
+        self.renamed.get(&tag.id).unwrap_or(&tag.name)
+    }
 }
 
 struct ListedTree {
@@ -90,11 +110,47 @@ impl OpenTrees {
 
     /// Adds a tree that was taken off.
     pub fn put_back(&self, tree: Arc<OpenTree>) {
-        let mut list = self.list.lock();
-        list.asked += 1;
-        let asked = list.asked;
-        let old = list.trees.insert(tree.name().to_string(), ListedTree { tree, asked });
-        assert!(old.is_none(), "a tree is opened twice");
+        self.list.lock().add(tree);
+    }
+
+    /// A handle of the tree with this tag, if it is open, whatever its name is by now.
+    pub fn get_tagged(&self, tag: &TreeTag) -> Option<Arc<OpenTree>> {
+        let list = self.list.lock();
+        let listed = list.trees.get(list.name_of(tag))?;
+        Some(listed.tree.clone()).filter(|open| open.tag.id == tag.id)
+    }
+
+    /// The name by now of the tree with this tag. It stays while the lock of the catalog is held.
+    pub fn name_of(&self, tag: &TreeTag) -> String {
+        self.list.lock().name_of(tag).to_string()
+    }
+
+    /// The tree has a name that its tags may not have.
+    pub fn note_name(&self, tree: TreeId, name: &str) {
+        self.list.lock().renamed.insert(tree, name.to_string());
+    }
+
+    /// The tree is gone.
+    pub fn forget_name(&self, tree: TreeId) {
+        self.list.lock().renamed.remove(&tree);
+    }
+
+    /// Gives open trees other names, or none, all at once: each with the name that it is listed
+    /// under, if it is.
+    pub fn rename_all(&self, changes: &[(Arc<OpenTree>, Option<String>, Option<String>)]) {
+        let list = &mut *self.list.lock();
+        for old in changes.iter().filter_map(|(_, old, _)| old.as_ref()) {
+            assert!(list.trees.remove(old).is_some(), "a tree with a handle is open");
+        }
+        for (tree, _, new) in changes {
+            tree.set_name(new.as_deref());
+            if let Some(new) = new {
+                if *new != tree.tag.name || list.renamed.contains_key(&tree.tag.id) {
+                    list.renamed.insert(tree.tag.id, new.clone());
+                }
+                list.add(tree.clone());
+            }
+        }
     }
 
     /// Takes a tree off, to which `tree` is the last handle otherwise.

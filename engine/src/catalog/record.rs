@@ -9,6 +9,8 @@ pub const MAX_TREE_NAME: usize = 255;
 
 /// First byte of the key of a tree.
 pub(super) const TREE: u8 = b't';
+/// First byte of the key of a tree that has no name.
+const NAMELESS: u8 = b'u';
 /// First byte of the key of a large value to be cleared away.
 pub(super) const GARBAGE: u8 = b'g';
 /// A flag in the length of a listed large value: the value may belong to the record with the empty
@@ -58,6 +60,18 @@ pub(super) fn tree_key(name: &str) -> Vec<u8> {
     [&[TREE], name.as_bytes()].concat()
 }
 
+/// The key of a tree that has no name.
+pub(super) fn nameless_key(tree: TreeId) -> Vec<u8> {
+    let mut key = vec![NAMELESS];
+    key.extend_from_slice(&tree.0.to_be_bytes());
+    key
+}
+
+/// The key is that of a tree, with or without a name.
+pub(super) fn is_key_of_tree(key: &[u8]) -> bool {
+    matches!(key.first(), Some(&(TREE | NAMELESS)))
+}
+
 pub(super) fn garbage_key(chunks: TreeId, large: LargeValue) -> [u8; 13] {
     let mut key = [GARBAGE; 13];
     key[1..5].copy_from_slice(&chunks.0.to_be_bytes());
@@ -66,7 +80,7 @@ pub(super) fn garbage_key(chunks: TreeId, large: LargeValue) -> [u8; 13] {
 }
 
 /// The name may be that of a tree.
-pub(super) fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     if (1..=MAX_TREE_NAME).contains(&name.len()) {
         return Ok(());
     }
@@ -107,4 +121,14 @@ pub(super) fn visit_trees(
             .map_err(|_| Error::corruption(root, "the name of a tree is not UTF-8"))?;
         found(name, TreeRecord::decode(value, root)?)
     })
+}
+
+/// Calls `found` with the entries of all trees that have no name, until it fails.
+pub(super) fn visit_nameless(
+    cx: &Context,
+    catalog: &btree::Tree,
+    found: &mut dyn FnMut(TreeRecord) -> Result<()>,
+) -> Result<()> {
+    let root = catalog.root_page();
+    visit(cx, catalog, &[NAMELESS], &mut |_, value| found(TreeRecord::decode(value, root)?))
 }

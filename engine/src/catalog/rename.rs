@@ -3,7 +3,9 @@
 use super::{
     OpenTree, TreeTag,
     locked::LockedCatalog,
+    open_tree::NewNames,
     record::{check_name, tree_key},
+    trees::check_named,
 };
 use crate::{core::Core, internal::system_transaction, store::CATALOG, txn::SystemAuthor};
 use std::sync::Arc;
@@ -20,6 +22,7 @@ pub(crate) fn rename_tree(
     check_name(name)?;
     let catalog = &core.catalog;
     let state = catalog.locked.lock();
+    check_named(&tree)?;
     if state.entry(cx, name)?.is_some() {
         return Err(Error::TreeExists(name.to_string()));
     }
@@ -35,8 +38,11 @@ pub(crate) fn rename_tree(
         catalog.open_trees.put_back(Arc::new(open));
         return Err(error);
     }
+    core.txns.note_name(open.name());
+    core.txns.note_name(name);
+    catalog.open_trees.note_name(open.tag.id, name);
     let tag = TreeTag::new(open.tag.id, name);
-    Ok(catalog.open_trees.add(OpenTree { tag, ..open }))
+    Ok(catalog.open_trees.add(OpenTree { tag, names: NewNames::default(), ..open }))
 }
 
 /// Moves the entry of a tree to another name, in a transaction.

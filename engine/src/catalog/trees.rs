@@ -5,10 +5,10 @@ use super::{
     authors::{JoinedChange, RootMove},
     locked::LockedCatalog,
     open_trees::OpenTrees,
-    record::{TreeRecord, tree_key, visit_trees},
+    record::{TreeRecord, is_key_of_tree, tree_key, visit_trees},
 };
 use crate::{store::CATALOG, txn::TxnSystem};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{
@@ -41,6 +41,7 @@ impl Catalog {
             next_tree: next_tree.clone(),
             open_trees: open_trees.clone(),
             large_ids: AtomicU64::new(0),
+            nameless: Vec::new(),
             half_dropped: BTreeSet::new(),
         };
         Catalog { locked: Mutex::new(locked), open_trees, tree, next_tree }
@@ -55,6 +56,11 @@ impl Catalog {
     /// an id that is taken just now is in the log of the checkpoint that asks.
     pub fn next_tree(&self) -> TreeId {
         TreeId(self.next_tree.load(Ordering::Relaxed))
+    }
+
+    /// Whether a record of the catalog with this key is the entry of a tree.
+    pub fn has_tree_under(key: &[u8]) -> bool {
+        is_key_of_tree(key)
     }
 
     /// The tree of the catalog, if `id` is its id.
@@ -75,6 +81,23 @@ impl Catalog {
             return Ok(Some(open));
         }
         self.locked.lock().open(system, cx, name, room)
+    }
+
+    /// As [`Catalog::open`], for a transaction: the tree of that name in its snapshot. Under the
+    /// lock, so that a transaction that is committing has changed all of its names, or none.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when another transaction has changed the name after the snapshot.
+    pub fn open_at(
+        &self,
+        system: &TxnSystem,
+        cx: &Context,
+        name: &str,
+        snapshot: u64,
+    ) -> Result<Option<Arc<OpenTree>>> {
+        let mut state = self.locked.lock();
+        system.names.check(name, snapshot)?;
+        state.open(system, cx, name, OpenFor::User)
     }
 
     /// Creates the tree `name`; an error when it exists.
@@ -163,8 +186,9 @@ impl Catalog {
     }
 
     /// Drops a tree to which `tree` is the last handle.
-    pub fn drop_tree(&self, cx: &Context, tree: Arc<OpenTree>) -> Result<()> {
+    pub fn drop_tree(&self, system: &TxnSystem, cx: &Context, tree: Arc<OpenTree>) -> Result<()> {
         let mut state = self.locked.lock();
+        check_named(&tree)?;
         let name = tree.name().to_string();
         // First, because this read may fail and the handles are still in place.
         let Some(entry) = state.entry(cx, &name)? else {
@@ -178,26 +202,29 @@ impl Catalog {
             }
         };
         let entry = TreeRecord { dropping: true, ..entry };
-        if let Err(error) = state.record(cx, &name, entry, Mode::Update) {
+        let key = tree_key(&name);
+        if let Err(error) = state.record(cx, &key, entry, Mode::Update) {
             self.open_trees.put_back(Arc::new(open));
             return Err(error);
         }
+        system.note_name(&name);
         tracing::info!(tree = name, "dropping");
-        state.finish_drop(cx, &name, entry, open)
+        state.finish_drop(cx, &key, entry, open)
     }
 
     /// Ends drops that failed while the store was open.
     pub fn go_on_dropping(&self, system: &TxnSystem, cx: &Context) -> Result<()> {
         let mut state = self.locked.lock();
-        let names = state.half_dropped.clone();
-        names.iter().try_for_each(|name| state.go_on_dropping(system, cx, name))
+        let keys = state.half_dropped.clone();
+        keys.iter().try_for_each(|key| state.end_drop(system, cx, key))
     }
 
-    /// Ends drops that a crash interrupted.
+    /// Ends drops that a crash interrupted, and drops the trees that have no name. Called while
+    /// nothing else runs.
     pub fn finish_drops(&self, system: &TxnSystem, cx: &Context) -> Result<()> {
         let mut state = self.locked.lock();
-        let names = state.dropping(cx)?;
-        names.iter().try_for_each(|name| state.go_on_dropping(system, cx, name))
+        let keys = state.dropping(cx)?;
+        keys.iter().try_for_each(|key| state.end_drop(system, cx, key))
     }
 
     /// Gives the root of an open tree, or that of its large values, the page `to`, and gives the
@@ -210,7 +237,8 @@ impl Catalog {
         to: PageId,
     ) -> Result<PageId> {
         let state = self.locked.lock();
-        let entry = state.entry(cx, open.name())?.filter(|entry| entry.tree == open.tag.id);
+        let key = open.entry_key();
+        let entry = state.entry_at(cx, &key)?.filter(|entry| entry.tree == open.tag.id);
         let Some(mut entry) = entry else {
             let what = format!("the open tree {:?} is not in it", open.name());
             return Err(Error::corruption(self.root_page(), what));
@@ -221,7 +249,7 @@ impl Catalog {
         }
         let from = tree.root_page();
         let mut author = RootMove { tree, from, to, root: None };
-        let (key, bytes) = (tree_key(open.name()), entry.encode());
+        let bytes = entry.encode();
         run(cx, |restarts| {
             let value = Value::Inline(&bytes);
             let step = self.tree.write_step(cx, &key, value, Mode::Update, &mut author, restarts);
@@ -247,8 +275,8 @@ impl Catalog {
         if let Some(large) = tree.large.get() {
             return Ok(large);
         }
-        state.make_room(system, 1, OpenFor::User)?;
-        let id = state.take_id()?;
+        state.make_room(system, cx, 1, OpenFor::User)?;
+        let (id, key) = (state.take_id()?, tree.entry_key());
         let chunks = btree::Tree::create_with(cx, &state.forest, id, |chunks_root, attach| {
             let entry = TreeRecord {
                 tree: tree.tree.id(),
@@ -258,7 +286,7 @@ impl Catalog {
                 dropping: false,
             };
             let mut author = JoinedChange { attach, above: Gsn(0) };
-            state.record_as(cx, tree.name(), entry, Mode::Update, &mut author)
+            state.record_as(cx, &key, entry, Mode::Update, &mut author)
         })?;
         let large = LargeStore::open(cx, chunks, 0)?;
         Ok(tree.large.get_or_init(|| large))
@@ -276,7 +304,13 @@ impl Catalog {
         cx: &Context,
         tag: &TreeTag,
     ) -> Result<Option<Arc<OpenTree>>> {
-        let open = self.reopen_name(system, cx, &tag.name)?;
+        if let Some(open) = self.open_trees.get_tagged(tag) {
+            return Ok(Some(open));
+        }
+        let mut state = self.lock_for_garbage()?;
+        // Under the lock, so that it has this name until it is open.
+        let name = self.open_trees.name_of(tag);
+        let open = state.open_to_clear(system, cx, &name)?;
         Ok(open.filter(|open| open.tag.id == tag.id))
     }
 
@@ -291,22 +325,26 @@ impl Catalog {
         name: &str,
         id: TreeId,
     ) -> Result<Option<Arc<OpenTree>>> {
-        let open = self.reopen_name(system, cx, name)?;
+        let open = match self.open_trees.get(name) {
+            Some(open) => Some(open),
+            None => self.lock_for_garbage()?.open_to_clear(system, cx, name)?,
+        };
         Ok(open.filter(|open| open.tree_of(id).is_some()))
     }
 
-    fn reopen_name(
-        &self,
-        system: &TxnSystem,
-        cx: &Context,
-        name: &str,
-    ) -> Result<Option<Arc<OpenTree>>> {
-        if let Some(open) = self.open_trees.get(name) {
-            return Ok(Some(open));
-        }
-        let Some(mut state) = self.locked.try_lock_for(MOST_WAIT) else {
-            return Err(Error::Limit("the catalog is being changed".to_string()));
-        };
-        state.open_to_clear(system, cx, name)
+    /// The lock, for a caller that other threads may be waiting for.
+    pub(super) fn lock_for_garbage(&self) -> Result<MutexGuard<'_, LockedCatalog>> {
+        let changed = || Error::Limit("the catalog is being changed".to_string());
+        self.locked.try_lock_for(MOST_WAIT).ok_or_else(changed)
+    }
+}
+
+/// Fails for the handle of a tree that has no name: a transaction is creating it, or it is gone.
+pub(super) fn check_named(tree: &OpenTree) -> Result<()> {
+    let name = tree.name().to_string();
+    match tree.closed.is_dropped() {
+        _ if !tree.is_nameless() => Ok(()),
+        true => Err(Error::NoSuchTree(name)),
+        false => Err(Error::TreeInUse(name)),
     }
 }

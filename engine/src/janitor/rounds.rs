@@ -3,7 +3,9 @@
 //! 2. clear replaced large values away whose commit lies before the oldest snapshot;
 //! 3. remove ghosts of such commits. Ghosts of a tree that a large transaction owns, or owned, wait
 //!    until no snapshot can be affected. Where there were too many to remember, the tree is
-//!    searched for them, one part in each round.
+//!    searched for them, one part in each round;
+//! 4. free trees that transactions have dropped, or have not created after all, when no handle of
+//!    them is left.
 //!
 //! Versions in memory are the work of the keeper.
 
@@ -105,13 +107,15 @@ impl Core {
             }
         }
         // 3. Ghosts.
-        match self.clear_ghosts(cx, before, until(1)) {
-            Ok(all) => is_done && all,
-            Err(error) => {
-                tracing::warn!(%error, "ghosts stay for a while");
-                true
-            }
+        let all = self.clear_ghosts(cx, before, until(1)).unwrap_or_else(|error| {
+            tracing::warn!(%error, "ghosts stay for a while");
+            true
+        });
+        // 4. Trees.
+        if let Err(error) = self.catalog.free_nameless(&self.txns, cx) {
+            tracing::warn!(%error, "a dropped tree stays for a while");
         }
+        is_done && all
     }
 
     fn clear_replaced(&self, internal: &Internal<'_>, replaced: Replaced<'_>) -> Result<()> {

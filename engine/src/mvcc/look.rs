@@ -140,6 +140,12 @@ impl Chain {
         }
     }
 
+    /// Whether another transaction has changed the record and has not begun to end.
+    pub fn is_held_by_other(&self, me: &TxnState) -> bool {
+        let writer = &self.newest.writer;
+        !writer.is(me) && writer.status() == Status::Active
+    }
+
     /// Whether other transactions changed the record at a time above `snapshot`.
     pub fn changed_since(&self, me: &TxnState, snapshot: u64) -> Changed {
         let mut answer = Changed::Unchanged;

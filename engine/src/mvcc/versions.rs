@@ -407,6 +407,27 @@ impl Versions {
         answer
     }
 
+    /// As [`Versions::changed_since`], for all records of a tree; a change that is not committed
+    /// counts too. A version that was stored before the caller closed the tree is found: each shard
+    /// is locked, so the thread that stored it either has done so before, or finds the tree closed
+    /// afterwards.
+    pub fn tree_changed_since(&self, tree: TreeId, me: &TxnState, snapshot: u64) -> Changed {
+        let mut answer = Changed::Unchanged;
+        for padded in self.shards.iter() {
+            for chain in padded.shard.lock().chains().filter(|chain| chain.tree == tree) {
+                if chain.is_held_by_other(me) {
+                    return Changed::Changed;
+                }
+                match chain.changed_since(me, snapshot) {
+                    Changed::Unchanged => {}
+                    Changed::Undecided => answer = Changed::Undecided,
+                    Changed::Changed => return Changed::Changed,
+                }
+            }
+        }
+        answer
+    }
+
     /// The horizon: no snapshot is below it, now or later. With `Reads::Durable`, commits up to it
     /// are durable.
     pub fn horizon(&self) -> u64 {

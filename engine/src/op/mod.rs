@@ -20,6 +20,7 @@
 //! | `update` | changes that depend on the value of their record | `auto` |
 //! | `delete` | removal of a range | `many`, `scan` |
 //! | `extent` | estimates of how much a range has | `range` |
+//! | `trees` | trees by name, created, dropped and renamed in a transaction | `check` |
 //! | `ends` | the first and the last record, read or taken out | `range`, `write` |
 
 pub(crate) mod auto;
@@ -35,6 +36,7 @@ pub(crate) mod range;
 pub(crate) mod read;
 mod record;
 pub(crate) mod scan;
+pub(crate) mod trees;
 pub(crate) mod update;
 pub(crate) mod visit;
 pub(crate) mod whole;

@@ -37,9 +37,11 @@ pub(crate) async fn rollback_to<R: Resolve>(
 ) -> Result<()> {
     txn::check_savepoint(txn, savepoint)?;
     let was = std::mem::replace(&mut txn.half_done, true);
-    txn.rolled_back_to(savepoint.mark);
+    let (mark, trees) = savepoint.place;
+    txn.rolled_back_to(savepoint.place);
     txn.garbage.truncate(savepoint.garbage);
-    rollback(session, txn, Some(savepoint.mark)).await?;
+    rollback(session, txn, Some(mark)).await?;
+    txn.take_back_trees(trees);
     txn.half_done = was;
     Ok(())
 }

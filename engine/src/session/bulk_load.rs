@@ -22,9 +22,11 @@ pub(crate) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     let _no_backup = core.bulk_loads()?;
     // The engine may have been abandoned meanwhile.
     core.check_alive()?;
+    check_open(tree)?;
     let mut load = BulkLoad::new(&tree.open.tree)?;
     let mut chunks = BulkChunks { core, open: &tree.open, values: Vec::new() };
     fill(&Internal::new(core, cx), tree, &mut load, &mut chunks, entries)?;
+    check_open(tree)?;
     let count = load.finish(cx, &|| core.sync_pages())?;
     for large in std::mem::take(&mut chunks.values) {
         if let Err(error) = core.catalog.unlist_adopted(cx, &tree.open, large) {
@@ -38,6 +40,16 @@ pub(crate) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         log.flush_now()?;
     }
     Ok(count)
+}
+
+/// Fails if a transaction owns the tree, or has dropped it.
+fn check_open(tree: &Tree) -> Result<()> {
+    let name = tree.name();
+    match tree.open.closed.is_dropped() {
+        _ if !tree.open.closed.is_closed_to(0) => Ok(()),
+        true => Err(Error::NoSuchTree(name.to_string())),
+        false => Err(Error::Conflict(format!("it has created or changes the tree {name:?}"))),
+    }
 }
 
 fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(

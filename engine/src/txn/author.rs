@@ -25,6 +25,9 @@ pub(super) fn version_bytes(len: usize) -> u64 {
 
 pub(super) fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
     let name = tree.name();
+    if tree.closed.is_dropped() {
+        return Stop::Error(Error::NoSuchTree(name.to_string()));
+    }
     Stop::Error(Error::Conflict(match with {
         ConflictWith::Committing => return Stop::Restart,
         ConflictWith::Active => {
@@ -198,9 +201,6 @@ impl TxnAuthor<'_> {
         debug_assert!(!self.stored, "the previous change was neither made nor undone");
         self.close_tree_if_large()?;
         let id = self.id;
-        if self.tree.closed.is_closed_to(id) {
-            return Err(conflict(self.tree, ConflictWith::Active));
-        }
         let is_newer = header.version_hint() > self.txn.snapshot;
         // A change that is not visible to all snapshots always leaves a record or a ghost in the
         // page, so an absent key needs no check.
@@ -226,7 +226,12 @@ impl TxnAuthor<'_> {
         if let WriteCheck::Conflict(with) = check {
             return Err(conflict(self.tree, with));
         }
-        let allowed = self.after_check(is_newer, key, before, change);
+        // After the version is stored: a transaction that drops the tree closes it, and then looks
+        // for versions.
+        let allowed = match self.tree.closed.is_closed_to(id) {
+            true => Err(conflict(self.tree, ConflictWith::Active)),
+            false => self.after_check(is_newer, key, before, change),
+        };
         if allowed.is_err() {
             self.undone(key);
         }

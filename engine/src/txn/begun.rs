@@ -7,7 +7,7 @@ use crate::{
     tree::Tree,
 };
 use std::time::Instant;
-use wattle_buffer::Result;
+use wattle_buffer::{Inside, Result};
 
 /// A transaction that a session has begun. If it is dropped before its end, the engine rolls it
 /// back.
@@ -45,6 +45,7 @@ impl<'s, R: Resolve> Begun<'s, R> {
         let prepared = self.prepare().await;
         let (session, core) = (self.session, self.session.core());
         let outcome = match prepared {
+            Ok(()) if self.get().tree_changes.is_some() => self.commit_trees(),
             Ok(()) => loop {
                 let txn = self.txn.as_mut().expect("not ended");
                 if txn.reads.is_none() || txn.state.is_none() {
@@ -81,6 +82,19 @@ impl<'s, R: Resolve> Begun<'s, R> {
                 Err(error)
             }
         }
+    }
+
+    /// The commit of a transaction that has changed trees, which blocks the thread.
+    #[cold]
+    fn commit_trees(&mut self) -> Result<(Ticket, u64)> {
+        let (session, core) = (self.session, self.session.core());
+        core.check_caller(&[Inside::Durable])?;
+        let txn = self.txn.as_mut().expect("not ended");
+        let committed =
+            core.catalog.commit_trees(session.system(), session.cx(), session.log(), txn)?;
+        // It frees what the transaction dropped.
+        core.janitor.thread.wake();
+        Ok(committed)
     }
 
     /// The part of a commit that may fail or wait.

@@ -2,7 +2,7 @@
 //! commits and ends it.
 
 use super::{
-    Durability, Isolation, LogHandle, ReadSet, Ticket, TxnOptions, TxnSystem,
+    Durability, Isolation, LogHandle, ReadSet, Ticket, TreeChanges, TxnOptions, TxnSystem,
     tree_handles::SessionHandles,
 };
 use crate::{
@@ -27,6 +27,10 @@ const MAX_GHOSTS: (usize, usize) = (limit(1 << 14, 6), 1 << 20);
 
 /// Number of recent garbage entries that are searched for one that already names the tree.
 const MAX_TREES: usize = 64;
+
+/// A place in the changes of a transaction: the undo entries before it, and the changes of trees.
+/// Both only grow, except by rollbacks.
+pub(crate) type Place = (Savepoint, usize);
 
 /// Boxed, so that it does not move. A session begins its next transaction in the box of one that
 /// has ended.
@@ -65,13 +69,15 @@ pub(crate) struct Txn {
     pub half_done: bool,
     /// Rollbacks to savepoints: the number of each, and its target, both ascending. A rollback is
     /// left out once a later one went further back.
-    rollbacks: Vec<(u64, Savepoint)>,
+    rollbacks: Vec<(u64, Place)>,
     next_rollback: u64,
     pub last_gsn: Gsn,
     /// Approximate memory of its versions.
     pub version_bytes: u64,
     /// It may own trees.
     pub closes: bool,
+    /// Trees that it has created, dropped or renamed.
+    pub tree_changes: Option<Box<TreeChanges>>,
     /// The first [`crate::mvcc::MAX_OF_ONE`] versions that it stored.
     pub stored: Vec<OwnedVersion>,
     pub options: TxnOptions,
@@ -112,6 +118,7 @@ impl Txn {
             last_gsn: Gsn(0),
             version_bytes: 0,
             closes: false,
+            tree_changes: None,
             stored: Vec::new(),
             options: TxnOptions { read_only: true, ..TxnOptions::default() },
         })
@@ -184,6 +191,13 @@ impl Txn {
         self.state.as_ref().map_or(0, |state| state.id())
     }
 
+    /// Takes the changes of trees after the first `len` back, after the records in them.
+    pub fn take_back_trees(&mut self, len: usize) {
+        if let Some(changes) = &mut self.tree_changes {
+            changes.truncate(len);
+        }
+    }
+
     /// Before the first change of records that only the engine reads.
     pub fn start_system(&mut self, system: &TxnSystem) {
         // The clock is read and then drawn from: prefetch its line once, for writing.
@@ -243,20 +257,25 @@ impl Txn {
         self.next_rollback
     }
 
-    /// Whether the changes before `mark` are still there. `next_rollback`: number of the next
-    /// rollback when `mark` was made.
-    pub fn reaches(&self, mark: Savepoint, next_rollback: u64) -> bool {
-        let since = self.rollbacks.partition_point(|(number, _)| *number < next_rollback);
-        // The first one since went furthest back.
-        mark <= self.undo.mark() && self.rollbacks.get(since).is_none_or(|(_, to)| mark <= *to)
+    /// The place after all changes so far.
+    pub fn place(&self) -> Place {
+        (self.undo.mark(), self.tree_changes.as_ref().map_or(0, |changes| changes.len()))
     }
 
-    /// Notes that everything after `mark` was rolled back.
-    pub fn rolled_back_to(&mut self, mark: Savepoint) {
-        while self.rollbacks.last().is_some_and(|(_, to)| mark <= *to) {
+    /// Whether the changes before `place` are still there. `next_rollback`: number of the next
+    /// rollback when `place` was noted.
+    pub fn reaches(&self, place: Place, next_rollback: u64) -> bool {
+        let since = self.rollbacks.partition_point(|(number, _)| *number < next_rollback);
+        // The first one since went furthest back.
+        place <= self.place() && self.rollbacks.get(since).is_none_or(|(_, to)| place <= *to)
+    }
+
+    /// Notes that everything after `place` was rolled back.
+    pub fn rolled_back_to(&mut self, place: Place) {
+        while self.rollbacks.last().is_some_and(|(_, to)| place <= *to) {
             self.rollbacks.pop();
         }
-        self.rollbacks.push((self.next_rollback, mark));
+        self.rollbacks.push((self.next_rollback, place));
         self.next_rollback += 1;
     }
 

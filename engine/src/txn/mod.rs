@@ -8,6 +8,8 @@
 //! |---|---|
 //! | `options` | isolation, durability, reads |
 //! | `system` | [`TxnSystem`], shared by the transactions of an engine |
+//! | `name_times` | when names of trees were changed |
+//! | `tree_changes` | trees that a transaction has created, dropped or renamed |
 //! | `tree_handles` | handles of trees that sessions keep between transactions |
 //! | `read_set` | the reads of a serializable transaction |
 //! | `ticket` | waiting for a commit to be durable |
@@ -22,6 +24,7 @@ mod author;
 mod auto_author;
 mod begun;
 mod lifecycle;
+mod name_times;
 mod options;
 mod read_set;
 mod rollback;
@@ -29,6 +32,7 @@ mod savepoint;
 mod system;
 mod system_author;
 mod ticket;
+mod tree_changes;
 mod tree_handles;
 mod undo_author;
 mod validate;
@@ -42,12 +46,14 @@ pub(crate) use author::{TxnAuthor, check_record};
 pub(crate) use auto_author::{AutoAuthor, AutoOutcome};
 pub(crate) use begun::{Begun, give_to_engine};
 pub(crate) use lifecycle::{BoxedTxn, Txn};
+pub(crate) use name_times::NameTimes;
 pub(crate) use read_set::ReadSet;
 pub(crate) use rollback::rollback;
 pub(crate) use savepoint::{check_savepoint, savepoint};
 pub(crate) use system::TxnSystem;
 pub(crate) use system_author::SystemAuthor;
 pub(crate) use ticket::LogHandle;
+pub(crate) use tree_changes::{TreeChanges, TreeOutcome};
 pub(crate) use tree_handles::TreeHandles;
 pub(crate) use undo_author::UndoAuthor;
 pub(crate) use validate::validate;

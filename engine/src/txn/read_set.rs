@@ -9,6 +9,8 @@ use wattle_btree::Direction;
 pub(crate) struct ReadSet {
     pub(super) points: Vec<(Arc<OpenTree>, Vec<u8>)>,
     pub(super) ranges: Vec<KeyRange>,
+    /// Names of trees that were looked up.
+    pub(super) names: Vec<String>,
 }
 
 /// A range of keys of a tree.
@@ -22,6 +24,11 @@ impl ReadSet {
     /// A record was looked up, whether or not there was one.
     pub fn point(&mut self, tree: &Arc<OpenTree>, key: &[u8]) {
         self.points.push((tree.clone(), key.to_vec()));
+    }
+
+    /// The name of a tree was looked up, whether or not there was one.
+    pub fn name(&mut self, name: &str) {
+        self.names.push(name.to_string());
     }
 
     /// A range is about to be read. All of it counts until [`ReadSet::narrow`] says how much was

@@ -89,6 +89,7 @@ pub(crate) async fn rollback<R: Resolve>(
         let now = system.clock.now();
         txn.resolve_hints(system, state.id(), now);
         txn.open_trees(state.id(), 0);
+        txn.tree_changes = None;
         state.aborted();
         txn.end();
     }

@@ -1,7 +1,7 @@
 //! [`TxnSystem`], shared by all transactions of one engine: clocks, snapshots, versions, log and
 //! garbage. It does not know the catalog, checkpoints or sessions.
 
-use super::{Durability, Reads, TreeHandles};
+use super::{Durability, NameTimes, Reads, TreeHandles};
 use crate::{
     catalog::OpenTree,
     garbage::GarbageQueue,
@@ -37,6 +37,8 @@ pub(crate) struct TxnSystem {
     pub garbage: GarbageQueue,
     /// Handles of trees that sessions keep from one transaction to the next.
     pub handles: TreeHandles,
+    /// When names of trees were changed.
+    pub names: NameTimes,
     pub liveness: Liveness,
     pub durability: Durability,
     pub reads: Reads,
@@ -103,6 +105,13 @@ impl TxnSystem {
         let visible = self.visible();
         let active = self.snapshots.collect(&self.clock, &self.ids);
         self.versions.raise_horizon(active.oldest.min(visible))
+    }
+
+    /// The name of a tree was changed by an operation without a transaction, just now. The caller
+    /// has the lock of the catalog: a snapshot at the time that is drawn here or later finds the
+    /// change.
+    pub fn note_name(&self, name: &str) {
+        self.names.note([name].into_iter(), self.clock.draw(), self.versions.horizon());
     }
 
     /// Whether no snapshot needs the ghost of a record. A ghost without a version may belong to a

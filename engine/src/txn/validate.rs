@@ -34,6 +34,16 @@ const RESTARTS: usize = limit(32, 2);
 pub(crate) fn validate(system: &TxnSystem, txn: &Txn) -> Step<()> {
     let (Some(reads), Some(me)) = (&txn.reads, &txn.state) else { return Ok(()) };
     let reads = reads.borrow();
+    for name in &reads.names {
+        system.names.check(name, txn.snapshot).map_err(Stop::Error)?;
+    }
+    let ranges = reads.ranges.iter().map(|range| &range.tree);
+    for tree in reads.points.iter().map(|(tree, _)| tree).chain(ranges) {
+        if tree.closed.is_dropped() {
+            let what = format!("it has dropped the tree {:?}, which this one read", tree.name());
+            return Err(Stop::Error(Error::Conflict(what)));
+        }
+    }
     for (tree, key) in &reads.points {
         let changed = system.versions.changed_since(tree.tree.id(), key, me, txn.snapshot);
         decide(changed, tree, txn.snapshot)?;

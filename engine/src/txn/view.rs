@@ -133,7 +133,7 @@ impl View for AutoView<'_> {
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop> {
         let time = || self.system.visible().max(self.own);
         let seen = self.system.versions.read_at(self.tree, key, time, (value, start));
-        if self.open.closed.is_closed_to(0) {
+        if self.open.closed.is_owned_by_other(0) {
             return Err(Stop::Error(hidden(self.open)));
         }
         if self.open.closed.hides_from(0, time()) {

@@ -55,6 +55,7 @@ mod storm;
 mod tasks;
 mod transact;
 mod transactions;
+mod tree_changes;
 mod two_times;
 mod typed;
 mod unpolled;
