@@ -8,7 +8,7 @@ use crate::{
     handle::{Grip, User},
     open::open,
     options::Options,
-    session::{blocking::Session, tasks::AsyncSession},
+    session::blocking::Session,
     stats::{Stats, TreeStat},
     store::StoreFile,
     store_info::StoreInfo,
@@ -280,28 +280,6 @@ impl Engine {
     /// [`Error::Limit`] when the pool is too small for another session.
     pub fn session(&self) -> Result<Session> {
         Session::open(&self.core, User::Session)
-    }
-
-    /// A session whose operations are awaited; clones of it serve the tasks of one thread.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
-    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
-    /// # let tree = engine.tree("tree")?;
-    /// wattle::run(8, async {
-    ///     let session = engine.async_session()?;
-    ///     session.put(&tree, b"key", b"value").await
-    /// })??;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Limit`] when the pool is too small for another session.
-    pub fn async_session(&self) -> Result<AsyncSession> {
-        self.core.check_caller(&[])?;
-        let state = self.core.session_state()?;
-        Ok(AsyncSession::new(self.core.share(User::AsyncSession), state))
     }
 
     /// Makes all commits so far durable, also those with [`crate::Durability::None`].

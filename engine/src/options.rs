@@ -126,7 +126,7 @@ impl Default for Options {
             read_ahead: None,
             ace: Ace::Off,
             write_order: WriteOrder::Value,
-            io: IoKind::Uring,
+            io: IoKind::default(),
             stall_timeout: Duration::from_secs(10),
             create: true,
             read_only: false,
@@ -245,7 +245,8 @@ impl Options {
         self
     }
 
-    /// Storage back end. Default [`IoKind::Uring`].
+    /// Storage back end. Default [`IoKind::Uring`], and [`IoKind::Threads`] in a build without the
+    /// feature `async`, which has no io_uring.
     pub fn io(mut self, kind: IoKind) -> Self {
         self.io = kind;
         self
@@ -457,6 +458,7 @@ impl Options {
     /// [`Error::InvalidOption`], as from [`crate::Engine::open`], which changes nothing then.
     pub fn check(&self) -> Result<()> {
         self.pool_options().check()?;
+        self.io.check().map_err(|error| Error::InvalidOption(error.to_string()))?;
         if let Some(bytes) = self.log_bytes.filter(|bytes| *bytes < MIN_LOG_BYTES) {
             return Err(Error::InvalidOption(format!(
                 "log_bytes is at least {MIN_LOG_BYTES}, not {bytes}"
