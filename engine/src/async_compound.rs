@@ -7,6 +7,7 @@ use crate::{
     op::{
         delete::{delete_range_auto, delete_range_in},
         ends::{end_auto, end_in, pop_auto, pop_in},
+        extent::{RangeEstimate, approximate_range},
         part::{Bytes, Length, get_part, get_part_in},
         update::{CompareFailed, fetch_update_auto, fetch_update_in, swap_auto, swap_in},
     },
@@ -164,6 +165,32 @@ impl AsyncSession {
         let found = get_part(self, tree, key, &mut len, &mut Vec::new()).await?;
         Ok(found.then_some(len.0))
     }
+
+    /// As [`crate::Session::approximate_range`].
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # wattle::run(8, async {
+    /// let session = engine.async_session()?;
+    /// session.put(&tree, b"a", b"").await?;
+    /// assert_eq!(session.approximate_range(&tree, ..).await?.records, Some(1));
+    /// # Ok::<(), wattle::Error>(())
+    /// # })??;
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn approximate_range(
+        &self,
+        tree: &Tree,
+        range: impl KeyInterval,
+    ) -> Result<RangeEstimate> {
+        self.take_turn().await;
+        approximate_range(self, tree, range.key_bounds()).await
+    }
 }
 
 impl AsyncTransaction {
@@ -289,5 +316,19 @@ impl AsyncTransaction {
         let mut len = Length::default();
         let found = get_part_in(session, txn, tree, key, &mut len, &mut Vec::new()).await?;
         Ok(found.then_some(len.0))
+    }
+
+    /// As [`crate::Transaction::approximate_range`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn approximate_range(
+        &self,
+        tree: &Tree,
+        range: impl KeyInterval,
+    ) -> Result<RangeEstimate> {
+        let (session, txn) = self.reading().await;
+        txn.check()?;
+        approximate_range(session, tree, range.key_bounds()).await
     }
 }

@@ -85,7 +85,7 @@ pub use engine::{CloseError, Engine};
 pub use key_interval::KeyInterval;
 pub use log_dump::dump_log;
 pub use memory::memory_limit;
-pub use op::update::CompareFailed;
+pub use op::{extent::RangeEstimate, update::CompareFailed};
 pub use options::{MIN_LOG_BYTES, Options, default_log_bytes};
 pub use range::{Keys, Range};
 #[cfg(feature = "async")]
