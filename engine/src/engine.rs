@@ -31,6 +31,25 @@ use wattle_buffer::{
 ///
 /// When the last of engines and sessions is dropped the store is closed, too; but only
 /// [`Engine::close`] can report a failure.
+///
+/// ```
+/// # use wattle::{Engine, IoKind, Options};
+/// # let options = Options::default().pool_bytes(8 << 20).io(IoKind::Threads);
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("store");
+/// let engine = Engine::open(&path, options.clone())?;
+/// let orders = engine.create_tree("orders")?;         // fails if there is one
+/// engine.session()?.put(&orders, b"o-1", b"new")?;
+/// engine.sync()?;                                     // all commits so far are durable
+/// engine.checkpoint()?;                               // recovery would be short
+/// assert_eq!(engine.trees()?, ["orders"]);
+/// assert_eq!(engine.tree_stats()?[0].records, 1);
+/// assert!(engine.stats().checkpoints > 0 && engine.has_log());
+/// assert_eq!(engine.back_end(), "threads");
+/// engine.abandon()?;                                  // as a crash
+/// assert_eq!(Engine::open(&path, options)?.trees()?, ["orders"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Engine {
     core: Grip,
 }
@@ -318,6 +337,13 @@ impl Engine {
     ///
     /// Needs the feature `metrics`, with which each wait also costs two looks at the clock and a
     /// short lock. Operations that do not wait are not measured.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// engine.publish_metrics("orders");
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
     #[cfg(feature = "metrics")]
     pub fn publish_metrics(&self, name: &str) {
         crate::publish::publish(name, &self.stats(), &self.core.txns.waits);

@@ -79,8 +79,27 @@ const ENGINE_WORKERS: usize = 2;
 /// How to open an engine. Build it from [`Options::default`].
 ///
 /// ```
-/// use wattle::{IoKind, Options};
-/// let options = Options::default().pool_bytes(64 << 20).policy("random").io(IoKind::Memory);
+/// use std::{sync::{Arc, atomic::AtomicBool}, time::Duration};
+/// use wattle::{Durability, IoKind, Options, PageTrace, Reads, WriteOrder};
+///
+/// let options = Options::default()
+///     .pool_bytes(Options::min_pool_bytes(100).max(64 << 20))
+///     .create(false)
+///     .durability(Durability::Group)
+///     .reads(Reads::Durable)
+///     .conflict_wait(Duration::from_millis(50))
+///     .stall_timeout(Duration::from_secs(5))
+///     .slow_operation(Duration::from_millis(100))
+///     .log_bytes(1 << 30)
+///     .version_bytes(64 << 20)
+///     .atomic_page_writes(false)
+///     .interrupted_by(Arc::new(AtomicBool::new(false)));
+/// assert!(options.check().is_ok() && options.max_sessions() > 16);
+///
+/// let experiment = Options::default().io(IoKind::Memory).log(false).policy("random");
+/// let experiment = experiment.evictors(2).write_order(WriteOrder::Clustered);
+/// let experiment = experiment.write_concurrency(64).read_ahead(16).page_trace(PageTrace::new());
+/// assert!(experiment.check().is_ok());
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options {

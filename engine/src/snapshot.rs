@@ -40,6 +40,9 @@ use wattle_buffer::Result;
 /// let old = std::thread::spawn(move || range.next()).join().expect("no panic");
 /// assert_eq!(old.expect("a record")?.1, b"old");
 /// assert_eq!(snapshot.clone().get(&tree, b"a")?.as_deref(), Some(&b"old"[..]));
+/// assert_eq!(snapshot.get_many(&tree, &["a", "b"])?, [Some(b"old".to_vec()), None]);
+/// assert!(snapshot.contains(&tree, b"a")? && snapshot.first(&tree)? == snapshot.last(&tree)?);
+/// assert_eq!(snapshot.prefix(&tree, b"a")?.count(), 1);
 /// # Ok::<(), wattle::Error>(())
 /// ```
 ///
