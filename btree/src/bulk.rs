@@ -39,6 +39,7 @@ pub struct BulkLoad<'t> {
     levels: Vec<NodeBuilder>,
     pages: Pages<'t>,
     entries: u64,
+    leaves: u64,
 }
 
 /// Images that wait to be written, and ranges of all page ids taken so far.
@@ -62,7 +63,7 @@ impl<'t> BulkLoad<'t> {
             passed: Vec::new(),
         };
         let leaf = NodeBuilder::leaf(pages.take()?, tree.id, &[], None).fill(FILL_PERCENT);
-        Ok(BulkLoad { tree, levels: vec![leaf], pages, entries: 0 })
+        Ok(BulkLoad { tree, levels: vec![leaf], pages, entries: 0, leaves: 0 })
     }
 
     /// Adds the next entry, whose key must be above all previous keys.
@@ -161,6 +162,7 @@ impl<'t> BulkLoad<'t> {
 
     /// Finishes the node of a level with this upper fence and queues its image; gives its page.
     fn finish_node(&mut self, level: usize, upper: Option<&[u8]>) -> Result<PageId> {
+        self.leaves += u64::from(level == 0);
         self.levels[level].set_upper(upper);
         let image = self.pages.next_image()?;
         self.levels[level].finish(image).expect("the builder kept room for the fence");
@@ -202,6 +204,9 @@ impl<'t> BulkLoad<'t> {
             Ok(())
         })?;
         self.pages.keep_all_but(spare);
+        if let Some(records) = self.entries.checked_div(self.leaves) {
+            self.tree.leaf_records.note(records as usize);
+        }
         Ok(self.entries)
     }
 }

@@ -148,7 +148,14 @@ impl Tree {
     ) -> Step<Path<'p>> {
         let offset = NodeRef::from(parent.page()).swip_offset(position);
         match self.pool.fault(parent, offset, position, page)? {
-            Ok((parent, child)) => Ok(Path { node: child, parent: Some((parent, position)) }),
+            Ok((parent, child)) => {
+                let view = NodeRef::from(child.page());
+                let (level, records) = (view.level(), view.count());
+                if level == 0 && child.validate().is_ok() {
+                    self.leaf_records.note(records);
+                }
+                Ok(Path { node: child, parent: Some((parent, position)) })
+            }
             Err(fault) => {
                 if let Some(reader) = self.pool.reader() {
                     self.read_predicted(reader, parent, position, page);

@@ -137,6 +137,9 @@ impl Tree {
         let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
         let [left_image, right_image] = &mut *cx.halves();
         view.split_into(&split, left_image, right_image, view.page_id(), right_page);
+        if level == 0 {
+            self.leaf_records.note(view.count() / 2);
+        }
         node.write_image(left_image);
         right.write_image(right_image);
         self.adopt_children(&node);

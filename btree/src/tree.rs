@@ -3,6 +3,7 @@
 use crate::{
     author::Attachment,
     journal::Context,
+    leaf_records::LeafRecords,
     node::{NodeBuilder, NodeRef},
     owner::Forest,
     step::{Step, Stop},
@@ -21,6 +22,7 @@ pub struct Tree {
     pub(crate) forest: Arc<Forest>,
     pub(crate) id: TreeId,
     pub(crate) root: FrameId,
+    pub(crate) leaf_records: LeafRecords,
 }
 
 impl Tree {
@@ -67,7 +69,8 @@ impl Tree {
         }
         drop(guard);
         forest.add_open(id, frame);
-        Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: frame })
+        let (pool, forest) = (pool.clone(), forest.clone());
+        Ok(Tree { pool, forest, id, root: frame, leaf_records: LeafRecords::default() })
     }
 
     /// Opens the tree with the root page `root_page`. There must be at most one [`Tree`] for each
@@ -85,7 +88,7 @@ impl Tree {
             }
         };
         let (pool, forest) = (cx.worker.pool().clone(), forest.clone());
-        Ok(Tree { pool, forest, id, root })
+        Ok(Tree { pool, forest, id, root, leaf_records: LeafRecords::default() })
     }
 
     /// The pool of its pages.

@@ -40,6 +40,7 @@ pub(crate) const LIMIT_READERS: bool = is_on("limit-readers");
 
 /// A runtime submits reads of tasks before all of its tasks wait (`io::runtime`): the device would
 /// idle while tasks run.
+#[cfg(feature = "async")]
 pub(crate) const SUBMIT_EARLY: bool = is_on("submit-early");
 
 /// Whether `name` is not in the comma-separated list `WATTLE_OFF` of the build.

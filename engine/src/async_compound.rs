@@ -1,4 +1,5 @@
-//! The operations of `compound.rs`, of asynchronous sessions and transactions.
+//! The operations of `compound.rs` and `value_reader.rs` for asynchronous sessions and
+//! transactions.
 
 use crate::{
     async_transaction::AsyncTransaction,
@@ -6,11 +7,14 @@ use crate::{
     op::{
         delete::{delete_range_auto, delete_range_in},
         ends::{end_auto, end_in, pop_auto, pop_in},
+        extent::{RangeEstimate, approximate_range},
+        part::{Bytes, Length, get_part, get_part_in},
         update::{CompareFailed, fetch_update_auto, fetch_update_in, swap_auto, swap_in},
     },
     session::{resolve::Resolve, tasks::AsyncSession},
     tree::Tree,
 };
+use std::ops::RangeBounds;
 use wattle_btree::Direction;
 use wattle_buffer::Result;
 
@@ -134,6 +138,59 @@ impl AsyncSession {
         self.multi_get(tree, keys, |at, value| values[at] = value.map(<[u8]>::to_vec)).await?;
         Ok(values)
     }
+
+    /// As [`crate::Session::get_range`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get_range(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        range: impl RangeBounds<u64>,
+    ) -> Result<Option<Vec<u8>>> {
+        self.take_turn().await;
+        let (mut bytes, mut value) = (Bytes::of(&range), Vec::new());
+        let found = get_part(self, tree, key, &mut bytes, &mut value).await?;
+        Ok(found.then_some(value))
+    }
+
+    /// As [`crate::Session::value_len`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn value_len(&self, tree: &Tree, key: &[u8]) -> Result<Option<u64>> {
+        self.take_turn().await;
+        let mut len = Length::default();
+        let found = get_part(self, tree, key, &mut len, &mut Vec::new()).await?;
+        Ok(found.then_some(len.0))
+    }
+
+    /// As [`crate::Session::approximate_range`].
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # wattle::run(8, async {
+    /// let session = engine.async_session()?;
+    /// session.put(&tree, b"a", b"").await?;
+    /// assert_eq!(session.approximate_range(&tree, ..).await?.records, Some(1));
+    /// # Ok::<(), wattle::Error>(())
+    /// # })??;
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn approximate_range(
+        &self,
+        tree: &Tree,
+        range: impl KeyInterval,
+    ) -> Result<RangeEstimate> {
+        self.take_turn().await;
+        approximate_range(self, tree, range.key_bounds()).await
+    }
 }
 
 impl AsyncTransaction {
@@ -231,5 +288,47 @@ impl AsyncTransaction {
         let mut values = vec![None; keys.len()];
         self.multi_get(tree, keys, |at, value| values[at] = value.map(<[u8]>::to_vec)).await?;
         Ok(values)
+    }
+
+    /// As [`crate::Session::get_range`]. Several calls in one transaction read one version of the
+    /// value.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::get`].
+    pub async fn get_range(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        range: impl RangeBounds<u64>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (session, txn) = self.reading().await;
+        let (mut bytes, mut value) = (Bytes::of(&range), Vec::new());
+        let found = get_part_in(session, txn, tree, key, &mut bytes, &mut value).await?;
+        Ok(found.then_some(value))
+    }
+
+    /// As [`crate::Session::value_len`].
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::get`].
+    pub async fn value_len(&self, tree: &Tree, key: &[u8]) -> Result<Option<u64>> {
+        let (session, txn) = self.reading().await;
+        let mut len = Length::default();
+        let found = get_part_in(session, txn, tree, key, &mut len, &mut Vec::new()).await?;
+        Ok(found.then_some(len.0))
+    }
+
+    /// As [`crate::Transaction::approximate_range`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn approximate_range(
+        &self,
+        tree: &Tree,
+        range: impl KeyInterval,
+    ) -> Result<RangeEstimate> {
+        let (session, txn) = self.reading().await;
+        txn.check()?;
+        approximate_range(session, tree, range.key_bounds()).await
     }
 }

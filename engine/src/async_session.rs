@@ -3,10 +3,13 @@
 //! with the others any executor will do.
 
 use crate::{
+    async_range::AsyncRange,
     async_transaction::AsyncTransaction,
+    engine::Engine,
+    handle::User,
     key_interval::KeyInterval,
     op::{auto, many, read, visit::visit_auto},
-    range::{AsyncRange, borrowed},
+    range::borrowed,
     session::{
         bulk_load::bulk_load,
         resolve::{Environment, OwnsState, Resolve},
@@ -20,6 +23,31 @@ use wattle_btree::{Direction, Mode, prefix_range};
 #[cfg(doc)]
 use wattle_buffer::Error;
 use wattle_buffer::Result;
+
+impl Engine {
+    /// A session whose operations are awaited; clones of it serve the tasks of one thread.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// wattle::run(8, async {
+    ///     let session = engine.async_session()?;
+    ///     session.put(&tree, b"key", b"value").await
+    /// })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the pool is too small for another session.
+    pub fn async_session(&self) -> Result<AsyncSession> {
+        let core = self.grip();
+        core.check_caller(&[])?;
+        let state = core.session_state()?;
+        Ok(AsyncSession::new(core.share(User::AsyncSession), state))
+    }
+}
 
 impl AsyncSession {
     /// Begins a transaction. Several transactions of one session may be under way, one for each of

@@ -1,6 +1,7 @@
 //! Asynchronous transactions of several operations.
 
 use crate::{
+    async_range::AsyncRange,
     key_interval::KeyInterval,
     op::{
         many, read,
@@ -8,7 +9,7 @@ use crate::{
         whole,
         write::{ModifyRecord, WriteRecord, drive, remove_in},
     },
-    range::{AsyncRange, borrowed},
+    range::borrowed,
     session::{
         resolve::OwnsState,
         tasks::{AsyncSession, LONG_TURN, TURN},

@@ -14,7 +14,6 @@ use crate::{
     session::{idle::IdleStates, state::SessionState},
     store::StoreFile,
     store_info::StoreInfo,
-    task_threads::TaskThreads,
     tree::Tree,
     txn::{Durability, TxnOptions, TxnSystem},
     unlogged_pages::{BulkLoad, NoBulkLoad, UnloggedPages},
@@ -69,8 +68,9 @@ pub(crate) struct Core {
     pub barrier: Arc<Barrier>,
     /// The threads of the pool.
     pub background: Mutex<Option<Background>>,
-    /// The threads of [`crate::Engine::spawn`].
-    pub tasks: TaskThreads,
+    /// The threads of `Engine::spawn`.
+    #[cfg(feature = "async")]
+    pub tasks: crate::task_threads::TaskThreads,
     pub closed: Mutex<bool>,
 }
 

@@ -8,7 +8,7 @@ use crate::{
     handle::{Grip, User},
     open::open,
     options::Options,
-    session::{blocking::Session, tasks::AsyncSession},
+    session::blocking::Session,
     stats::{Stats, TreeStat},
     store::StoreFile,
     store_info::StoreInfo,
@@ -31,6 +31,25 @@ use wattle_buffer::{
 ///
 /// When the last of engines and sessions is dropped the store is closed, too; but only
 /// [`Engine::close`] can report a failure.
+///
+/// ```
+/// # use wattle::{Engine, IoKind, Options};
+/// # let options = Options::default().pool_bytes(8 << 20).io(IoKind::Threads);
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("store");
+/// let engine = Engine::open(&path, options.clone())?;
+/// let orders = engine.create_tree("orders")?;         // fails if there is one
+/// engine.session()?.put(&orders, b"o-1", b"new")?;
+/// engine.sync()?;                                     // all commits so far are durable
+/// engine.checkpoint()?;                               // recovery would be short
+/// assert_eq!(engine.trees()?, ["orders"]);
+/// assert_eq!(engine.tree_stats()?[0].records, 1);
+/// assert!(engine.stats().checkpoints > 0 && engine.has_log());
+/// assert_eq!(engine.back_end(), "threads");
+/// engine.abandon()?;                                  // as a crash
+/// assert_eq!(Engine::open(&path, options)?.trees()?, ["orders"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Engine {
     core: Grip,
 }
@@ -282,28 +301,6 @@ impl Engine {
         Session::open(&self.core, User::Session)
     }
 
-    /// A session whose operations are awaited; clones of it serve the tasks of one thread.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
-    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
-    /// # let tree = engine.tree("tree")?;
-    /// wattle::run(8, async {
-    ///     let session = engine.async_session()?;
-    ///     session.put(&tree, b"key", b"value").await
-    /// })??;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Limit`] when the pool is too small for another session.
-    pub fn async_session(&self) -> Result<AsyncSession> {
-        self.core.check_caller(&[])?;
-        let state = self.core.session_state()?;
-        Ok(AsyncSession::new(self.core.share(User::AsyncSession), state))
-    }
-
     /// Makes all commits so far durable, also those with [`crate::Durability::None`].
     ///
     /// # Errors
@@ -340,6 +337,13 @@ impl Engine {
     ///
     /// Needs the feature `metrics`, with which each wait also costs two looks at the clock and a
     /// short lock. Operations that do not wait are not measured.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// engine.publish_metrics("orders");
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
     #[cfg(feature = "metrics")]
     pub fn publish_metrics(&self, name: &str) {
         crate::publish::publish(name, &self.stats(), &self.core.txns.waits);

@@ -1,8 +1,17 @@
 #![doc = include_str!("../docs/guide.md")]
+// The guide describes the whole crate.
+#![cfg_attr(not(feature = "async"), allow(rustdoc::broken_intra_doc_links))]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "async")]
 mod async_compound;
+#[cfg(feature = "async")]
+mod async_range;
+#[cfg(feature = "async")]
 mod async_session;
+#[cfg(feature = "async")]
+mod async_transact;
+#[cfg(feature = "async")]
 mod async_transaction;
 mod background;
 mod backup;
@@ -38,15 +47,19 @@ mod options;
 mod publish;
 mod range;
 mod recover;
+#[cfg(feature = "async")]
 mod runtime;
 mod session;
 mod snapshot;
 mod snapshot_range;
+#[cfg(feature = "async")]
 mod spawn;
 mod stats;
 mod store;
 mod store_info;
+#[cfg(feature = "async")]
 mod task_place;
+#[cfg(feature = "async")]
 mod task_threads;
 mod transact;
 mod transaction;
@@ -62,6 +75,9 @@ mod verify;
 mod waits;
 mod warm;
 
+#[cfg(feature = "async")]
+pub use async_range::AsyncRange;
+#[cfg(feature = "async")]
 pub use async_transaction::AsyncTransaction;
 pub use backup::BackupReport;
 pub use catalog::MAX_TREE_NAME;
@@ -70,13 +86,17 @@ pub use engine::{CloseError, Engine};
 pub use key_interval::KeyInterval;
 pub use log_dump::dump_log;
 pub use memory::memory_limit;
-pub use op::update::CompareFailed;
+pub use op::{extent::RangeEstimate, update::CompareFailed};
 pub use options::{MIN_LOG_BYTES, Options, default_log_bytes};
-pub use range::{AsyncRange, Keys, Range};
+pub use range::{Keys, Range};
+#[cfg(feature = "async")]
 pub use runtime::run;
-pub use session::{blocking::Session, tasks::AsyncSession};
+pub use session::blocking::Session;
+#[cfg(feature = "async")]
+pub use session::tasks::AsyncSession;
 pub use snapshot::Snapshot;
 pub use snapshot_range::{SnapshotKeys, SnapshotRange};
+#[cfg(feature = "async")]
 pub use spawn::Spawned;
 pub use stats::{Refused, Stats, TreeStat};
 pub use store::{DATA_FILE, LOG_DIRECTORY, STORE_VERSION, WARM_FILE};

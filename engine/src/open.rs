@@ -71,7 +71,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     allocator.keep_changed_groups(redone.changed_groups);
     allocator.keep_changed_groups(stored.copies.to_be_written());
     // 3. The log goes on.
-    let clock = Arc::new(Clock::new());
+    let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
     // A store that was closed is opened without a write.
     let late = !stored.new
         && stored.block.state == StoreState::Logged
@@ -80,7 +80,6 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let (log_storage, log) = continue_log(file, options, &mut stored, (redone.end, late), &clock)?;
     let mut opening = Opening::new(&forest, log.as_ref());
     set_barrier(&barrier, file, &stored, redone.end, log.as_ref())?;
-    let ids = Arc::new(Clock::new());
     let (newest, drawn) = (ids.clone(), ids.clone());
     forest.set_clock(move || newest.now(), move || drawn.draw());
     opening.started(Background::start(&pool)?);
@@ -121,6 +120,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         log_storage,
         barrier,
         background: Mutex::new(opening.done()),
+        #[cfg(feature = "async")]
         tasks: Default::default(),
         closed: Mutex::new(false),
     });

@@ -79,8 +79,27 @@ const ENGINE_WORKERS: usize = 2;
 /// How to open an engine. Build it from [`Options::default`].
 ///
 /// ```
-/// use wattle::{IoKind, Options};
-/// let options = Options::default().pool_bytes(64 << 20).policy("random").io(IoKind::Memory);
+/// use std::{sync::{Arc, atomic::AtomicBool}, time::Duration};
+/// use wattle::{Durability, IoKind, Options, PageTrace, Reads, WriteOrder};
+///
+/// let options = Options::default()
+///     .pool_bytes(Options::min_pool_bytes(100).max(64 << 20))
+///     .create(false)
+///     .durability(Durability::Group)
+///     .reads(Reads::Durable)
+///     .conflict_wait(Duration::from_millis(50))
+///     .stall_timeout(Duration::from_secs(5))
+///     .slow_operation(Duration::from_millis(100))
+///     .log_bytes(1 << 30)
+///     .version_bytes(64 << 20)
+///     .atomic_page_writes(false)
+///     .interrupted_by(Arc::new(AtomicBool::new(false)));
+/// assert!(options.check().is_ok() && options.max_sessions() > 16);
+///
+/// let experiment = Options::default().io(IoKind::Memory).log(false).policy("random");
+/// let experiment = experiment.evictors(2).write_order(WriteOrder::Clustered);
+/// let experiment = experiment.write_concurrency(64).read_ahead(16).page_trace(PageTrace::new());
+/// assert!(experiment.check().is_ok());
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -126,7 +145,7 @@ impl Default for Options {
             read_ahead: None,
             ace: Ace::Off,
             write_order: WriteOrder::Value,
-            io: IoKind::Uring,
+            io: IoKind::default(),
             stall_timeout: Duration::from_secs(10),
             create: true,
             read_only: false,
@@ -245,7 +264,8 @@ impl Options {
         self
     }
 
-    /// Storage back end. Default [`IoKind::Uring`].
+    /// Storage back end. Default [`IoKind::Uring`], and [`IoKind::Threads`] in a build without the
+    /// feature `async`, which has no io_uring.
     pub fn io(mut self, kind: IoKind) -> Self {
         self.io = kind;
         self
@@ -457,6 +477,7 @@ impl Options {
     /// [`Error::InvalidOption`], as from [`crate::Engine::open`], which changes nothing then.
     pub fn check(&self) -> Result<()> {
         self.pool_options().check()?;
+        self.io.check().map_err(|error| Error::InvalidOption(error.to_string()))?;
         if let Some(bytes) = self.log_bytes.filter(|bytes| *bytes < MIN_LOG_BYTES) {
             return Err(Error::InvalidOption(format!(
                 "log_bytes is at least {MIN_LOG_BYTES}, not {bytes}"

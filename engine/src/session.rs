@@ -9,6 +9,7 @@ pub(crate) mod large_room;
 pub(crate) mod resolve;
 pub(crate) mod state;
 pub(crate) mod step;
+#[cfg(feature = "async")]
 pub(crate) mod tasks;
 
 use crate::{

@@ -5,7 +5,11 @@ use crate::{
     handle::Grip,
     key_interval::KeyInterval,
     lease::SharedSnapshot,
-    op::{range::KeyBounds, read},
+    op::{
+        extent::{RangeEstimate, approximate_range},
+        range::KeyBounds,
+        read,
+    },
     range::borrowed,
     session::{
         blocking::Session,
@@ -36,6 +40,9 @@ use wattle_buffer::Result;
 /// let old = std::thread::spawn(move || range.next()).join().expect("no panic");
 /// assert_eq!(old.expect("a record")?.1, b"old");
 /// assert_eq!(snapshot.clone().get(&tree, b"a")?.as_deref(), Some(&b"old"[..]));
+/// assert_eq!(snapshot.get_many(&tree, &["a", "b"])?, [Some(b"old".to_vec()), None]);
+/// assert!(snapshot.contains(&tree, b"a")? && snapshot.first(&tree)? == snapshot.last(&tree)?);
+/// assert_eq!(snapshot.prefix(&tree, b"a")?.count(), 1);
 /// # Ok::<(), wattle::Error>(())
 /// ```
 ///
@@ -176,6 +183,26 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn last(&self, tree: &Tree) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         self.scan(tree)?.expect_records(1).next_back().transpose()
+    }
+
+    /// About how many records and bytes a range of keys has now, not at the moment of the snapshot;
+    /// see [`Session::approximate_range`].
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # engine.session()?.put_many(&tree, &[("a", "1"), ("b", "2"), ("c", "3")])?;
+    /// let estimate = engine.snapshot()?.approximate_range(&tree, "b"..)?;
+    /// assert_eq!(estimate.records, Some(2));
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn approximate_range(&self, tree: &Tree, range: impl KeyInterval) -> Result<RangeEstimate> {
+        let lease = self.shared.lease()?;
+        now(approximate_range(&lease, tree, range.key_bounds()))
     }
 
     /// The records of a range of keys. The range holds the snapshot.

@@ -41,6 +41,31 @@ use wattle_buffer::Result;
 /// txn.put(&tree, b"k", b"v").unwrap();
 /// ```
 ///
+/// ```
+/// # use wattle::{Engine, IoKind, Options};
+/// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+/// # let tree = engine.tree("t")?;
+/// let mut txn = engine.begin()?;
+/// txn.insert(&tree, b"a", b"1")?;                        // fails if there is one
+/// txn.put_many(&tree, &[("b", "2"), ("b2", "3"), ("c", "4")])?;
+/// assert!(txn.update(&tree, b"b", b"22")?);              // only if there is one
+/// assert_eq!(txn.get_with(&tree, b"b", |value| value.len())?, Some(2));
+/// assert_eq!(txn.value_len(&tree, b"b")?, Some(2));
+/// txn.prefetch(&[(&tree, "b"), (&tree, "c")])?;
+/// txn.modify_many(&tree, &["b", "b2"], |_index, value| value[0] = b'9')?;
+/// assert_eq!(txn.prefix(&tree, b"b")?.count(), 2);
+///
+/// let savepoint = txn.savepoint();
+/// assert!(txn.remove(&tree, b"a")?);
+/// assert_eq!(txn.remove_many(&tree, &["b", "b2", "x"])?, 2);
+/// assert_eq!(txn.last(&tree)?, txn.pop_first(&tree)?);   // "c" alone was left
+/// txn.rollback_to(&savepoint)?;
+/// assert_eq!(txn.scan(&tree)?.count(), 4);
+/// assert_eq!(txn.pop_last(&tree)?, Some((b"c".to_vec(), b"4".to_vec())));
+/// txn.commit()?;
+/// # Ok::<(), wattle::Error>(())
+/// ```
+///
 /// It is `Send` and not `Sync`: it may move between threads, but not while a [`Range`] of it is
 /// alive. A transaction of [`Session::begin`] that another thread uses takes a session of its own
 /// there until it ends. Its commit then counts as that of another session

@@ -260,6 +260,10 @@ writes!(&Session, &mut Transaction<'_>);
 /// assert_eq!(numbers, [2, 10]);
 /// let last = orders.range(&session, key("alice", 5)..)?.next().expect("two records")?;
 /// assert_eq!(last, (key("alice", 10), 1.25));
+/// orders.insert(&session, &key("carol", 1), &2.0)?;          // fails if there is one
+/// assert!(orders.remove(&session, &key("alice", 2))?);
+/// let newest = orders.range_rev(&session, ..)?.next().expect("a record")?;
+/// assert_eq!(newest.0, key("carol", 1));
 /// # Ok::<(), wattle::Error>(())
 /// ```
 pub struct TypedTree<K, V> {

@@ -1,9 +1,8 @@
 //! Parts of values and streams over them, as users have them.
 
 use crate::{
-    async_transaction::AsyncTransaction,
     op::part::{Bytes, KeptValue, Length, get_part, get_part_in},
-    session::{blocking::Session, resolve::now, tasks::AsyncSession},
+    session::{blocking::Session, resolve::now},
     transaction::Transaction,
     tree::Tree,
 };
@@ -127,64 +126,6 @@ impl Transaction<'_> {
     ) -> Result<Option<ValueReader<'t>>> {
         let (session, txn) = self.reading()?;
         Ok(now(KeptValue::in_txn(session, txn, tree, key))?.map(ValueReader::new))
-    }
-}
-
-impl AsyncSession {
-    /// As [`Session::get_range`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn get_range(
-        &self,
-        tree: &Tree,
-        key: &[u8],
-        range: impl RangeBounds<u64>,
-    ) -> Result<Option<Vec<u8>>> {
-        self.take_turn().await;
-        let (mut bytes, mut value) = (Bytes::of(&range), Vec::new());
-        let found = get_part(self, tree, key, &mut bytes, &mut value).await?;
-        Ok(found.then_some(value))
-    }
-
-    /// As [`Session::value_len`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn value_len(&self, tree: &Tree, key: &[u8]) -> Result<Option<u64>> {
-        self.take_turn().await;
-        let mut len = Length::default();
-        let found = get_part(self, tree, key, &mut len, &mut Vec::new()).await?;
-        Ok(found.then_some(len.0))
-    }
-}
-
-impl AsyncTransaction {
-    /// As [`Session::get_range`]. Several calls in one transaction read one version of the value.
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub async fn get_range(
-        &self,
-        tree: &Tree,
-        key: &[u8],
-        range: impl RangeBounds<u64>,
-    ) -> Result<Option<Vec<u8>>> {
-        let (session, txn) = self.reading().await;
-        let (mut bytes, mut value) = (Bytes::of(&range), Vec::new());
-        let found = get_part_in(session, txn, tree, key, &mut bytes, &mut value).await?;
-        Ok(found.then_some(value))
-    }
-
-    /// As [`Session::value_len`].
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub async fn value_len(&self, tree: &Tree, key: &[u8]) -> Result<Option<u64>> {
-        let (session, txn) = self.reading().await;
-        let mut len = Length::default();
-        let found = get_part_in(session, txn, tree, key, &mut len, &mut Vec::new()).await?;
-        Ok(found.then_some(len.0))
     }
 }
 

@@ -140,6 +140,7 @@ fn a_scan_that_ends_early_leaves_few_reads_behind() {
     assert!(stats.pages_read - before < 70, "{stats:?}");
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn a_scan_of_a_task_reads_ahead_too() {
     let store = Store::loaded();

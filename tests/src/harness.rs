@@ -50,6 +50,11 @@ fn swizzling() -> bool {
     std::env::var("WATTLE_TEST_SWIZZLING").is_ok_and(|value| value == "off").not()
 }
 
+/// Those of the back ends that this build has.
+pub fn built<const N: usize>(kinds: [IoKind; N]) -> impl Iterator<Item = IoKind> {
+    kinds.into_iter().filter(|io| io.check().is_ok())
+}
+
 /// Options of a pool of that many frames (at least the minimum) that gives up soon.
 pub fn small_pool(frames: u64) -> Options {
     Options::default()

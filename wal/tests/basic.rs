@@ -78,7 +78,8 @@ fn segments_of_several_pieces_are_read_back() {
 
 #[test]
 fn a_log_goes_on_after_each_reopening() {
-    for kind in [IoKind::Memory, IoKind::Threads, IoKind::Uring] {
+    let kinds = [IoKind::Memory, IoKind::Threads, IoKind::Uring];
+    for kind in kinds.into_iter().filter(|kind| kind.check().is_ok()) {
         let dir = tempfile::tempdir().expect("a directory");
         let storage = open_log(kind, &dir.path().join("log")).expect("a log");
         let mut from = LogStart::default();

@@ -1,7 +1,10 @@
 //! A directory stays the one that was opened, whatever happens to its path, and so do its data file
 //! and log.
 
-use super::{tests::image, *};
+use super::{
+    tests::{FILE_KINDS, image},
+    *,
+};
 use crate::{ids::PageId, page::PAGE_SIZE};
 use std::{fs, io, io::ErrorKind, path::Path, path::PathBuf, sync::Arc};
 
@@ -23,7 +26,7 @@ fn contents(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn everything_happens_in_the_directory_that_was_opened() {
-    for kind in [IoKind::Threads, IoKind::Uring] {
+    for kind in FILE_KINDS.into_iter().filter(|kind| kind.check().is_ok()) {
         let root = tempfile::tempdir().expect("a directory");
         let (live, old) = (root.path().join("live"), root.path().join("old"));
         let store = Arc::new(Directory::open_or_create(&live).expect("made"));
@@ -90,7 +93,7 @@ fn only_the_last_directory_of_a_path_is_made() {
 
 #[test]
 fn files_that_were_cut_removed_or_replaced_are_noticed() {
-    for kind in [IoKind::Threads, IoKind::Uring] {
+    for kind in FILE_KINDS.into_iter().filter(|kind| kind.check().is_ok()) {
         let root = tempfile::tempdir().expect("a directory");
         let path = root.path().join("data");
         let cut_to = |path: &Path, bytes| {

@@ -162,6 +162,7 @@ impl PageFile {
     }
 
     /// Duplicates the descriptor for an owner that closes its own.
+    #[cfg(feature = "async")]
     pub(super) fn duplicate(&self) -> io::Result<File> {
         self.file.try_clone()
     }

@@ -20,15 +20,13 @@ use super::{
     directory::{Directory, lacks_descriptors, look_at},
     file::allocate,
     log::{LogBuffer, LogStorage, Zeroes, absent, assert_whole_pages, exists, range_within},
-    log_ring::{LentPiece, RING_ENTRIES, with_ring},
+    ring,
     segment_file::{SEGMENT, SegmentFile, UNFINISHED, name, number},
-    uring::is_transient,
 };
 use crate::page::PAGE_SIZE;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use std::{
-    fs::File,
     io,
     os::unix::fs::FileExt,
     path::Path,
@@ -77,7 +75,7 @@ struct Spare {
 }
 
 impl FileLog {
-    /// Opens the log in the files of `directory`; `ring`: write with tokio-uring.
+    /// Opens the log in the files of `directory`; `ring`: write with io_uring.
     pub(super) fn open(directory: Arc<Directory>, ring: bool) -> io::Result<FileLog> {
         let mut files = Vec::new();
         for entry in directory.names()? {
@@ -433,26 +431,12 @@ impl LogStorage for FileLog {
         }
         let aligned = |piece: &[u8]| piece.as_ptr().addr().is_multiple_of(PAGE_SIZE);
         // A single piece has nothing to overlap with.
-        if self.ring && writes.len() > 1 && writes.iter().all(|(_, piece)| aligned(piece)) {
-            let through_ring = with_ring(&open, async |handle| {
-                let mut in_flight = Vec::with_capacity(writes.len());
-                let mut result = Ok(());
-                for group in writes.chunks(RING_ENTRIES as usize) {
-                    for &(offset, piece) in group {
-                        let operation = handle.write_at(LentPiece(piece), offset).submit();
-                        in_flight.push((offset, piece, operation));
-                    }
-                    // Wait for all of them, even if the first fails.
-                    for (offset, piece, operation) in in_flight.drain(..) {
-                        let (done, _) = operation.await;
-                        result = result.and(finish_write(&open.file, offset, piece, done));
-                    }
-                }
-                result
-            });
-            if let Some(result) = through_ring {
-                return result;
-            }
+        if self.ring
+            && writes.len() > 1
+            && writes.iter().all(|(_, piece)| aligned(piece))
+            && let Some(result) = ring::write_pieces(&open, writes)
+        {
+            return result;
         }
         for &(offset, piece) in writes {
             if open.direct && !aligned(piece) {
@@ -490,16 +474,5 @@ impl LogStorage for FileLog {
             }
         }
         Ok(())
-    }
-}
-
-/// Completes a write that the kernel ended early or did not try.
-fn finish_write(file: &File, at: u64, piece: &[u8], done: io::Result<usize>) -> io::Result<()> {
-    match done {
-        Ok(done) if done == piece.len() => Ok(()),
-        Ok(0) => Err(io::Error::new(io::ErrorKind::WriteZero, "the log takes no more bytes")),
-        Ok(done) => file.write_all_at(&piece[done..], at + done as u64),
-        Err(error) if is_transient(&error) => file.write_all_at(piece, at),
-        Err(error) => Err(error),
     }
 }

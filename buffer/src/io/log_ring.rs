@@ -3,17 +3,54 @@
 //! Memory: pieces are borrowed for the call. A runtime that is dropped, even by a panic, first
 //! waits for its operations.
 
-use super::{runtime, segment_file::SegmentFile};
+use super::{runtime, segment_file::SegmentFile, uring::is_transient};
 use std::{
     cell::RefCell,
+    fs::File,
     io,
+    os::unix::fs::FileExt,
     rc::Rc,
     sync::{Arc, Weak},
 };
 use tokio_uring::{Runtime, buf::IoBuf};
 
 /// Pieces in flight in the ring of a thread.
-pub(super) const RING_ENTRIES: u32 = 64;
+const RING_ENTRIES: u32 = 64;
+
+/// Writes pieces of whole pages at their offsets, many in flight; `None` if there is no ring for
+/// that.
+pub(super) fn write_pieces(
+    segment: &Arc<SegmentFile>,
+    writes: &[(u64, &[u8])],
+) -> Option<io::Result<()>> {
+    with_ring(segment, async |handle| {
+        let mut in_flight = Vec::with_capacity(writes.len());
+        let mut result = Ok(());
+        for group in writes.chunks(RING_ENTRIES as usize) {
+            for &(offset, piece) in group {
+                let operation = handle.write_at(LentPiece(piece), offset).submit();
+                in_flight.push((offset, piece, operation));
+            }
+            // Wait for all of them, even if the first fails.
+            for (offset, piece, operation) in in_flight.drain(..) {
+                let (done, _) = operation.await;
+                result = result.and(finish_write(&segment.file, offset, piece, done));
+            }
+        }
+        result
+    })
+}
+
+/// Completes a write that the kernel ended early or did not try.
+fn finish_write(file: &File, at: u64, piece: &[u8], done: io::Result<usize>) -> io::Result<()> {
+    match done {
+        Ok(done) if done == piece.len() => Ok(()),
+        Ok(0) => Err(io::Error::new(io::ErrorKind::WriteZero, "the log takes no more bytes")),
+        Ok(done) => file.write_all_at(&piece[done..], at + done as u64),
+        Err(error) if is_transient(&error) => file.write_all_at(piece, at),
+        Err(error) => Err(error),
+    }
+}
 
 thread_local! {
     /// The runtime of a writing thread, created by its first write. Taken out while in use.
@@ -26,7 +63,7 @@ struct ThreadRing {
 }
 
 /// Runs `work` on this thread's ring with its handle of `segment`; `None` if there is no ring.
-pub(super) fn with_ring<T>(
+fn with_ring<T>(
     segment: &Arc<SegmentFile>,
     work: impl AsyncFnOnce(&tokio_uring::fs::File) -> io::Result<T>,
 ) -> Option<io::Result<T>> {
@@ -59,7 +96,7 @@ pub(super) fn with_ring<T>(
 }
 
 /// Bytes that the caller of `write` lends until all writes have completed.
-pub(super) struct LentPiece(pub(super) *const [u8]);
+struct LentPiece(*const [u8]);
 
 // SAFETY: the bytes neither move nor change during `write`, which outlives the operation.
 unsafe impl IoBuf for LentPiece {

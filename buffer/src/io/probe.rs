@@ -16,7 +16,7 @@ use super::{
     file::{PageCache, PageFile},
     open::IoKind,
     probe_load::{Load, Samples, scramble},
-    runtime,
+    ring,
 };
 use crate::{
     ids::PageId,
@@ -74,7 +74,7 @@ impl ProbeOptions {
             mixed_depth: 32,
             mixed_reads: 0.5,
             syncs: 50,
-            kind: IoKind::Uring,
+            kind: IoKind::default(),
             seed: 1,
         }
     }
@@ -95,6 +95,7 @@ impl ProbeOptions {
         {
             return refuse(format!("a file of {} bytes cannot be probed", self.file_bytes));
         }
+        self.kind.check()?;
         if self.kind.is_volatile() {
             return refuse("memory is no device to probe".into());
         }
@@ -158,7 +159,7 @@ pub fn probe(
     progress: &mut dyn FnMut(ProbeStep, f64),
 ) -> io::Result<ProbeReport> {
     options.check()?;
-    let ring = options.kind == IoKind::Uring && ring_allowed();
+    let on_ring = options.kind == IoKind::Uring && ring_allowed();
     let pages = options.file_bytes / PAGE_SIZE as u64;
     let file = Arc::new(temporary(&options.directory)?);
     // Filling counts as one step, like each point.
@@ -180,7 +181,8 @@ pub fn probe(
             seed: SeededRandom::new(options.seed).mix(done as u64),
             stop: Arc::clone(stop),
         };
-        let samples = if ring { load.run_on_ring(&file)? } else { load.run_on_threads(&file)? };
+        let samples =
+            if on_ring { ring::run_load(&load, &file)? } else { load.run_on_threads(&file)? };
         if stop.load(Ordering::Relaxed) { Err(stopped()) } else { Ok(samples) }
     };
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
@@ -196,7 +198,7 @@ pub fn probe(
     let sync_p50_us = median_sync(&file, pages, options, stop)?;
     progress(ProbeStep::Syncs, 1.0);
     Ok(ProbeReport {
-        back_end: if ring { "uring" } else { "threads" },
+        back_end: if on_ring { "uring" } else { "threads" },
         direct: file.is_direct(),
         file_bytes: options.file_bytes,
         alpha: ratio(highest(&reads), highest(&writes)),
@@ -212,7 +214,7 @@ pub fn probe(
 }
 
 fn ring_allowed() -> bool {
-    runtime::probe()
+    ring::probe()
         .inspect_err(|error| tracing::warn!(%error, "io_uring is refused: probing with threads"))
         .is_ok()
 }
@@ -322,7 +324,8 @@ mod tests {
     #[test]
     fn a_probe_fills_every_number_and_leaves_no_file() {
         let directory = tempfile::tempdir().expect("a directory");
-        for kind in [IoKind::Uring, IoKind::Threads] {
+        for kind in [IoKind::Uring, IoKind::Threads].into_iter().filter(|kind| kind.check().is_ok())
+        {
             let mut last = 0.0;
             let options = ProbeOptions { kind, ..quick(directory.path()) };
             let report = probe(&options, &Arc::default(), &mut |_, share| {

@@ -1,33 +1,17 @@
 //! The load of one point of a probe: random page reads and writes, a fixed number in flight, from
-//! tasks on a ring or from threads. Used by [`super::probe`] only.
-//!
-//! Invariant: buffers outlive the runtime whose operations use them. So they are allocated outside
-//! of it and lent to tasks by pointer.
+//! threads, or from tasks on a ring (`probe_ring`). Used by [`super::probe`] only.
 
-use super::{
-    file::{PageFile, whole_read, whole_write},
-    runtime,
-};
-use crate::{
-    ids::PageId,
-    page::{PAGE_SIZE, PageImage},
-    random::SeededRandom,
-};
+use super::file::PageFile;
+use crate::{ids::PageId, page::PageImage, random::SeededRandom};
 use hdrhistogram::Histogram;
 use std::{
-    cell::RefCell,
     io,
-    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
     time::{Duration, Instant},
-};
-use tokio_uring::{
-    buf::{IoBuf, IoBufMut},
-    fs::File,
 };
 
 /// Upper bound on recorded latencies, in nanoseconds.
@@ -87,16 +71,16 @@ pub(super) struct Samples {
     reads: Histogram<u64>,
     writes: Histogram<u64>,
     /// From the end of the warm-up to the last completion.
-    measured: Duration,
+    pub(super) measured: Duration,
 }
 
 impl Samples {
-    fn new() -> Samples {
+    pub(super) fn new() -> Samples {
         let new = || Histogram::new_with_bounds(1, LONGEST_NS, 2).expect("constant bounds");
         Samples { reads: new(), writes: new(), measured: Duration::ZERO }
     }
 
-    fn record(&mut self, is_read: bool, latency: Duration) {
+    pub(super) fn record(&mut self, is_read: bool, latency: Duration) {
         let histogram = if is_read { &mut self.reads } else { &mut self.writes };
         histogram.saturating_record(latency.as_nanos().min(u128::from(LONGEST_NS)) as u64);
     }
@@ -137,93 +121,28 @@ impl Samples {
 
 /// Start and end of the measured part of a point.
 #[derive(Clone, Copy)]
-struct Schedule {
-    counts_from: Instant,
+pub(super) struct Schedule {
+    pub(super) counts_from: Instant,
     ends: Instant,
 }
 
 impl Load {
-    fn schedule(&self) -> Schedule {
+    pub(super) fn schedule(&self) -> Schedule {
         let start = Instant::now();
         Schedule { counts_from: start + self.time / 10, ends: start + self.time }
     }
 
     /// Whether a task or thread starts another operation: until the point ends, and longer on a
     /// stalled device, until one of its operations counts.
-    fn goes_on(&self, schedule: Schedule, now: Instant, counted: bool) -> bool {
+    pub(super) fn goes_on(&self, schedule: Schedule, now: Instant, counted: bool) -> bool {
         (now < schedule.ends || !counted) && !self.stop.load(Ordering::Relaxed)
     }
 
     /// The next operation: whether it reads, and the page.
-    fn next(&self, random: &mut SeededRandom) -> (bool, PageId) {
+    pub(super) fn next(&self, random: &mut SeededRandom) -> (bool, PageId) {
         // The share is exact to 2^-32.
         let is_read = (random.below(1 << 32) as f64) < self.read_share * (1u64 << 32) as f64;
         (is_read, PageId(random.below(self.pages)))
-    }
-
-    /// Runs the load with `depth` tasks on a ring of this thread.
-    pub(super) fn run_on_ring(&self, file: &Arc<PageFile>) -> io::Result<Samples> {
-        let mut buffers = vec![PageImage([0; PAGE_SIZE]); self.depth].into_boxed_slice();
-        let handle = Rc::new(File::from_std(file.duplicate()?));
-        let samples = Rc::new(RefCell::new(Samples::new()));
-        let schedule = self.schedule();
-        let mut random = self.seed.mix(u64::MAX);
-        buffers.iter_mut().for_each(|buffer| scramble(buffer, &mut random));
-        let pointers: Vec<_> = buffers.iter_mut().map(|buffer| &raw mut *buffer).collect();
-        let tasks = async {
-            let tasks: Vec<_> = pointers
-                .into_iter()
-                .zip(0..)
-                .map(|(pointer, number)| {
-                    let (load, handle, samples) = (self.clone(), handle.clone(), samples.clone());
-                    let random = self.seed.mix(number);
-                    tokio_uring::spawn(async move {
-                        let buffer = Lent(pointer);
-                        load.one_task(&handle, buffer, random, schedule, &samples).await
-                    })
-                })
-                .collect();
-            let mut result = Ok(());
-            for task in tasks {
-                result = result.and(task.await.map_err(io::Error::other).flatten());
-            }
-            result
-        };
-        runtime::start_runtime(self.depth as u32, tasks)??;
-        drop(buffers);
-        let mut samples = samples.replace(Samples::new());
-        samples.measured = schedule.counts_from.elapsed();
-        Ok(samples)
-    }
-
-    async fn one_task(
-        &self,
-        handle: &File,
-        mut buffer: Lent,
-        mut random: SeededRandom,
-        schedule: Schedule,
-        samples: &RefCell<Samples>,
-    ) -> io::Result<()> {
-        let mut counted = false;
-        loop {
-            let start = Instant::now();
-            if !self.goes_on(schedule, start, counted) {
-                return Ok(());
-            }
-            let (is_read, page) = self.next(&mut random);
-            let result;
-            if is_read {
-                (result, buffer) = handle.read_at(buffer, page.offset()).await;
-                whole_read(page, result?)?;
-            } else {
-                (result, buffer) = handle.write_at(buffer, page.offset()).submit().await;
-                whole_write(page, result?)?;
-            }
-            if start >= schedule.counts_from {
-                samples.borrow_mut().record(is_read, start.elapsed());
-                counted = true;
-            }
-        }
     }
 
     /// Runs the load with `depth` threads.
@@ -273,29 +192,4 @@ impl Load {
             }
         }
     }
-}
-
-/// A buffer that [`Load::run_on_ring`] keeps until its runtime has ended.
-struct Lent(*mut PageImage);
-
-// SAFETY: the buffer stays in place until the runtime has ended; one task uses it, one operation at
-// a time.
-unsafe impl IoBuf for Lent {
-    fn stable_ptr(&self) -> *const u8 {
-        self.0.cast()
-    }
-    fn bytes_init(&self) -> usize {
-        PAGE_SIZE
-    }
-    fn bytes_total(&self) -> usize {
-        PAGE_SIZE
-    }
-}
-
-// SAFETY: as above.
-unsafe impl IoBufMut for Lent {
-    fn stable_mut_ptr(&mut self) -> *mut u8 {
-        self.0.cast()
-    }
-    unsafe fn set_init(&mut self, _pos: usize) {}
 }

@@ -3,12 +3,11 @@
 use crate::{background::BackgroundThread, liveness::MAX_THROTTLE};
 use parking_lot::Mutex;
 use std::{
-    future::poll_fn,
     sync::atomic::{
         AtomicBool, AtomicU64,
         Ordering::{Acquire, Relaxed, SeqCst},
     },
-    task::{Poll, Waker},
+    task::Waker,
     time::{Duration, Instant},
 };
 
@@ -118,9 +117,12 @@ impl Keeper {
     }
 
     /// Waits for a time without a thread: for tasks. Late by 2 ms at most while the thread lives.
+    #[cfg(feature = "async")]
     pub async fn sleep(&self, time: Duration) {
+        use std::task::Poll;
+
         let until = Instant::now() + time;
-        poll_fn(|context| {
+        std::future::poll_fn(|context| {
             if Instant::now() >= until {
                 return Poll::Ready(());
             }

@@ -3,7 +3,7 @@
 
 use super::{
     read::begin_reading,
-    scan::{self, Entry, Unread},
+    scan::{self, Entry},
 };
 use crate::{
     session::resolve::Resolve,
@@ -122,8 +122,9 @@ impl<'s, R: Resolve> RangeReader<'s, R> {
     }
 
     /// Guards the entry that [`RangeReader::next_loaded`] gave, until [`RangeReader::load`] has it.
-    pub fn unread(&mut self) -> Unread<'_> {
-        Unread::begin(self.cursor())
+    #[cfg(feature = "async")]
+    pub fn unread(&mut self) -> scan::Unread<'_> {
+        scan::Unread::begin(self.cursor())
     }
 
     /// Goes on after [`RangeReader::next_loaded`], which gave `taken`. `None` at the end of the

@@ -22,6 +22,34 @@ use wattle_buffer::{Inside, Result};
 /// Auto-committed reads see every commit that has returned, from every session, or only what is
 /// durable and the session's own commits ([`crate::Options::reads`]); they never wait for a writer
 /// or for the log.
+///
+/// ```
+/// # use wattle::{Engine, IoKind, Options};
+/// use std::ops::{Bound::Unbounded, ControlFlow};
+/// use wattle::{Direction, TxnOptions};
+/// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+/// # let tree = engine.tree("t")?;
+/// let session = engine.session()?;
+/// session.put_many(&tree, &[("a", "1"), ("b", "2"), ("c", "333")])?;
+/// assert_eq!(session.get(&tree, b"a")?.as_deref(), Some(&b"1"[..]));
+/// assert_eq!(session.value_len(&tree, b"c")?, Some(3));
+/// assert_eq!(session.last(&tree)?, Some((b"c".to_vec(), b"333".to_vec())));
+///
+/// session.prefetch(&[(&tree, "a"), (&tree, "b")])?;      // reads their pages together
+/// assert_eq!(session.remove_many(&tree, &["a", "b"])?, 2);
+/// assert!(!session.contains(&tree, b"a")?);
+///
+/// let (mut keys, all) = (0, (Unbounded, Unbounded));
+/// session.visit(&tree, all, Direction::Forward, |_key, _value| {
+///     keys += 1;
+///     ControlFlow::Continue(())
+/// })?;
+/// assert_eq!(keys, 1);
+/// assert!(session.snapshot()?.contains(&tree, b"c")?);
+/// let reading = session.begin_with(TxnOptions { read_only: true, ..TxnOptions::default() })?;
+/// assert!(reading.contains(&tree, b"c")?);
+/// # Ok::<(), wattle::Error>(())
+/// ```
 pub struct Session {
     state: Option<Box<SessionState>>,
     pub(super) core: Grip,

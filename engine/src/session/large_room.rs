@@ -128,7 +128,7 @@ impl Core {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "async"))]
 mod tests {
     use super::Replaced;
     use crate::{Engine, IoKind, Options, session::resolve::Environment};

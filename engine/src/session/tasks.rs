@@ -30,6 +30,24 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// An asynchronous session. Clones share one worker and serve the tasks of one thread: it is
 /// neither `Send` nor `Sync`, and neither are its transactions and futures.
+///
+/// ```
+/// # use wattle::{Engine, IoKind, Options};
+/// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+/// # let tree = engine.tree("t")?;
+/// # wattle::run(8, async {
+/// let session = engine.async_session()?;
+/// let mut value = Vec::new();
+/// for number in 0..1_000_u32 {
+///     let ticket = session.put_ticket(&tree, &number.to_be_bytes(), b"value").await?;
+///     session.take_turn().await;                         // the other tasks of the thread run
+///     assert!(session.get_into(&tree, &number.to_be_bytes(), &mut value).await?);
+///     drop(ticket);                                      // durable some time later
+/// }
+/// # Ok::<(), wattle::Error>(())
+/// # })??;
+/// # Ok::<(), wattle::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct AsyncSession {
     shared: Rc<Shared>,

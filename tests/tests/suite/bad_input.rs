@@ -7,7 +7,7 @@ use wattle::{
     io::{FaultPlan, SimStorage},
 };
 use wattle_buffer::{PageId, PageImage};
-use wattle_tests::harness::{Device, assert_verified, unlogged_pool};
+use wattle_tests::harness::{Device, assert_verified, built, unlogged_pool};
 
 /// Offset of the version of the store in a superblock.
 const VERSION_AT: usize = 40;
@@ -130,7 +130,7 @@ fn a_store_that_is_open_is_refused_and_can_be_opened_after_closing() {
     let path = directory.path().join("store");
     new_store(&path);
     let engine = Engine::open(&path, options()).expect("open");
-    for kind in [IoKind::Threads, IoKind::Uring] {
+    for kind in built([IoKind::Threads, IoKind::Uring]) {
         let refused = Engine::open(&path, options().io(kind)).expect_err("it is open");
         assert_sentence(&refused);
         assert!(matches!(refused, Error::AlreadyOpen { .. }), "{refused:?}");

@@ -18,7 +18,9 @@ use wattle::{
 use wattle_buffer::BITMAP_GROUP;
 use wattle_tests::{
     crash::device::{Camera, Capturing},
-    harness::{Context, Device, Random, Watchdog, assert_verified, rounds, seed, small_pool},
+    harness::{
+        Context, Device, Random, Watchdog, assert_verified, built, rounds, seed, small_pool,
+    },
 };
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -132,7 +134,7 @@ fn compact_and_reopen(device: &Device, frames: u64) {
 fn a_store_of_which_most_was_deleted_gives_its_room_back() {
     compact_and_reopen(&Device::memory(), 500);
     compact_and_reopen(&Device::memory(), 48);
-    for kind in [IoKind::Threads, IoKind::Uring] {
+    for kind in built([IoKind::Threads, IoKind::Uring]) {
         let directory = tempfile::tempdir().expect("a directory");
         let device = Device::files(kind, directory.path());
         compact_and_reopen(&device, 500);

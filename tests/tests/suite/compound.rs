@@ -256,36 +256,3 @@ fn a_pop_waits_for_the_transaction_that_holds_the_record_no_longer_than_the_opti
     assert_eq!(session.pop_first(&tree).expect("pop"), Some((b"a".to_vec(), b"2".to_vec())));
     assert_eq!(session.pop_first(&tree).expect("pop"), None);
 }
-
-#[test]
-fn the_size_of_a_range_is_estimated_from_inner_nodes() {
-    let seed = seed();
-    println!("seed {seed}");
-    let mut random = SmallRng::seed_from_u64(seed);
-    let (engine, tree) = opened(1_500);
-    let session = engine.session().expect("session");
-    assert_eq!(session.approximate_bytes(&tree, ..).expect("an estimate"), 4096);
-    // Long keys make inner nodes small, so that there are three levels.
-    let key = |number: u32| [&number.to_be_bytes()[..], &[b'k'; 200]].concat();
-    let mut numbers: Vec<u32> = (0..8_000).map(|_| random.random()).collect();
-    numbers.iter().for_each(|number| session.put(&tree, &key(*number), &[1; 100]).expect("put"));
-    numbers.sort_unstable();
-    let stats = engine.tree_stats().expect("stats");
-    let leaves = stats.iter().find(|stat| stat.name == "tree").expect("it is there").leaf_pages;
-    let size = |from: usize, to: usize| {
-        let range = key(numbers[from])..=key(numbers[to]);
-        session.approximate_bytes(&tree, range).expect("an estimate") as f64 / 4096.0
-    };
-    let whole = size(0, numbers.len() - 1);
-    let is_near = |found: f64, real: f64| found <= 2.0 * real + 60.0 && real <= 2.0 * found + 60.0;
-    assert!(is_near(whole, leaves as f64), "{whole} of {leaves} leaves");
-    for _ in 0..200 {
-        let mut ends = [0; 2].map(|_| random.random_range(0..numbers.len()));
-        ends.sort_unstable();
-        let share = (ends[1] - ends[0]) as f64 / numbers.len() as f64 * leaves as f64;
-        let found = size(ends[0], ends[1]);
-        assert!(is_near(found, share), "{found} for {share}");
-    }
-    let crossing = key(numbers[7_000])..key(numbers[200]);
-    assert_eq!(session.approximate_bytes(&tree, crossing).expect("an estimate"), 0);
-}

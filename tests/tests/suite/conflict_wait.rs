@@ -2,8 +2,6 @@
 //! whom not.
 
 use std::{
-    cell::Cell,
-    rc::Rc,
     thread,
     time::{Duration, Instant},
 };
@@ -137,8 +135,11 @@ fn a_change_goes_on_as_soon_as_the_transaction_has_ended() {
 }
 
 /// Other tasks of its thread run meanwhile, that of the transaction among them.
+#[cfg(feature = "async")]
 #[test]
 fn a_task_waits_without_its_thread() {
+    use std::{cell::Cell, rc::Rc};
+
     let _watchdog = Watchdog::start("a task that waits", Duration::from_secs(60));
     let (engine, tree) = opened(Duration::from_secs(30));
     let (shared_engine, tree) = (&engine, &tree);

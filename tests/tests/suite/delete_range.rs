@@ -153,8 +153,8 @@ fn a_range_is_removed_as_from_a_map_and_snapshots_still_see_it() {
 /// Whether the record "own" lies above a low bound.
 fn low_is_below(low: &Bound<Vec<u8>>) -> bool {
     match low {
-        Bound::Included(low) => low.as_slice() <= b"own",
-        Bound::Excluded(low) => low.as_slice() < b"own",
+        Bound::Included(low) => low.as_slice() <= &b"own"[..],
+        Bound::Excluded(low) => low.as_slice() < &b"own"[..],
         Bound::Unbounded => true,
     }
 }

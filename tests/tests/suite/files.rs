@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 use wattle::{CloseError, Engine, Error, IoKind, MIN_LOG_BYTES, Options};
-use wattle_tests::harness::{assert_verified, eventually, small_pool};
+use wattle_tests::harness::{assert_verified, built, eventually, small_pool};
 
 const CHILD: &str = "WATTLE_FILES_CHILD";
 const KINDS: [IoKind; 3] = [IoKind::Threads, IoKind::Uring, IoKind::Buffered];
@@ -92,7 +92,7 @@ fn cut(path: &Path, bytes: u64) {
 
 #[test]
 fn a_store_that_is_renamed_goes_on_and_the_one_in_its_place_is_not_touched() {
-    for io in KINDS {
+    for io in built(KINDS) {
         let root = tempfile::tempdir().expect("a directory");
         let path = |name: &str| root.path().join(name);
         filled(&path("next"), io, 500).close().expect("close");
@@ -116,7 +116,7 @@ fn a_store_that_is_renamed_goes_on_and_the_one_in_its_place_is_not_touched() {
 
 #[test]
 fn two_engines_may_have_the_same_path_one_after_the_other() {
-    for io in KINDS {
+    for io in built(KINDS) {
         let root = tempfile::tempdir().expect("a directory");
         let path = |name: &str| root.path().join(name);
         filled(&path("next"), io, 500).close().expect("close");
@@ -139,7 +139,7 @@ fn two_engines_may_have_the_same_path_one_after_the_other() {
 
 #[test]
 fn a_directory_above_may_be_renamed_and_links_may_lead_elsewhere() {
-    for io in KINDS {
+    for io in built(KINDS) {
         let root = tempfile::tempdir().expect("a directory");
         let path = |name: &str| root.path().join(name);
         fs::create_dir(path("above")).expect("made");
@@ -184,7 +184,7 @@ fn a_directory_above_may_be_renamed_and_links_may_lead_elsewhere() {
 
 #[test]
 fn a_store_that_is_removed_says_so_and_the_next_one_at_its_path_is_whole() {
-    for io in KINDS {
+    for io in built(KINDS) {
         let root = tempfile::tempdir().expect("a directory");
         let path = root.path().join("store");
         let engine = filled(&path, io, 1000);
@@ -204,7 +204,7 @@ fn a_store_that_is_removed_says_so_and_the_next_one_at_its_path_is_whole() {
 
 #[test]
 fn a_data_file_that_is_cut_under_the_engine_is_told_and_the_log_brings_it_back() {
-    for io in KINDS {
+    for io in built(KINDS) {
         let root = tempfile::tempdir().expect("a directory");
         let path = root.path().join("store");
         // All of it is in the log.
@@ -254,8 +254,8 @@ fn files_that_are_removed_or_replaced_under_the_engine_are_told() {
 
 #[test]
 fn a_store_whose_data_file_is_emptied_is_refused_and_its_log_stays() {
-    for (io, closed) in [(IoKind::Threads, true), (IoKind::Uring, false), (IoKind::Threads, false)]
-    {
+    let default = IoKind::default();
+    for (io, closed) in [(IoKind::Threads, true), (default, false), (IoKind::Threads, false)] {
         let root = tempfile::tempdir().expect("a directory");
         let path = root.path().join("store");
         for _ in 0..3 {
@@ -368,7 +368,7 @@ fn strangers_in_the_directories_are_passed_over_or_named() {
 fn a_backup_whose_directory_is_renamed_meanwhile_says_so_and_is_whole() {
     let root = tempfile::tempdir().expect("a directory");
     let path = |name: &str| root.path().join(name);
-    let io = IoKind::Uring;
+    let io = IoKind::default();
     let source = filled(&path("source"), io, 5000);
     fs::create_dir(path("backup")).expect("made");
     let renaming = std::thread::spawn({
@@ -440,7 +440,7 @@ fn child_that_changes_its_directory() {
     let Ok(root) = std::env::var(CHILD) else { return };
     let root = Path::new(&root);
     std::env::set_current_dir(root.join("x")).expect("changed");
-    let engine = filled(Path::new("store"), IoKind::Uring, 1000);
+    let engine = filled(Path::new("store"), IoKind::default(), 1000);
     std::env::set_current_dir(root.join("y")).expect("changed");
     fill(&engine, 1000..4000).1.expect("put");
     // A backup goes where the process is now.

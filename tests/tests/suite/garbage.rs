@@ -305,6 +305,7 @@ fn inserts_between_ghosts_find_room_in_their_leaves() {
     });
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn asynchronous_transactions_dropped_anywhere_are_rolled_back() {
     const RECORDS: u32 = 20_000;

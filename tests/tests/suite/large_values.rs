@@ -2,7 +2,7 @@
 //! in tiny pools, from several threads; and readers beside threads that replace what they read.
 //! `WATTLE_ROUNDS` multiplies the length.
 
-use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::BTreeMap,
     io::{BufRead, Read, Seek, SeekFrom},
@@ -355,8 +355,11 @@ fn a_part_of_a_cold_value_reads_only_its_pages_and_a_whole_one_reads_ahead() {
     assert!((ahead - after.1) * 10 >= (read - after.0) * 8, "too few pages are read ahead");
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn tasks_read_parts_of_large_values() -> wattle::Result<()> {
+    use rand::seq::IndexedRandom;
+
     let engine = Device::memory().open(options(64))?;
     let tree = engine.tree("tree")?;
     let mut random = SmallRng::seed_from_u64(5);

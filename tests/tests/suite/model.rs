@@ -9,7 +9,7 @@ use std::{
 use wattle::{Durability, IoKind, MIN_LOG_BYTES, Options, Tree};
 use wattle_buffer::{PageId, is_reserved_page};
 use wattle_tests::{
-    harness::{Device, assert_verified, rounds, seed, small_pool},
+    harness::{Device, assert_verified, built, rounds, seed, small_pool},
     model::{ALL_KEYS, Client, Keys, Plan},
 };
 
@@ -177,7 +177,8 @@ fn large_and_maximal_values_beside_small_ones() {
 
 #[test]
 fn real_files_with_both_back_ends() {
-    for (io, seed) in [(IoKind::Uring, 400), (IoKind::Threads, 401), (IoKind::Buffered, 402)] {
+    let kinds = [IoKind::Uring, IoKind::Threads, IoKind::Buffered];
+    for (io, seed) in built(kinds).zip(400..) {
         let directory = tempfile::tempdir().expect("temporary directory");
         let turn = Cell::new(0);
         let device = || {

@@ -145,6 +145,7 @@ fn the_log_of_a_closed_store_begins_when_there_is_room_for_it() {
     }
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn threads_and_tasks_that_change_first_all_wait_for_the_log() {
     let directory = tempfile::tempdir().expect("directory");

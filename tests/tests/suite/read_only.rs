@@ -14,7 +14,7 @@ use wattle::{
     io::{Cut, FaultPlan, SimStorage},
 };
 use wattle_tests::{
-    harness::{Device, Random, Watchdog, assert_verified, small_pool},
+    harness::{Device, Random, Watchdog, assert_verified, built, small_pool},
     mounted::Mounted,
 };
 
@@ -248,7 +248,7 @@ fn read_twice(store: &Path, records: &Records, io: IoKind, backup: &Path) {
 
 #[test]
 fn not_a_byte_of_the_files_changes_nor_a_time() {
-    for io in [IoKind::Threads, IoKind::Uring] {
+    for io in built([IoKind::Threads, IoKind::Uring]) {
         let dir = tempfile::tempdir().expect("a directory");
         for (index, (store, records)) in stores(dir.path(), io).into_iter().enumerate() {
             read_twice(&store, &records, io, &dir.path().join(format!("backup{index}")));

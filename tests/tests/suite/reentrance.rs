@@ -5,7 +5,7 @@ use std::{
     ops::{Bound, ControlFlow},
     time::{Duration, Instant},
 };
-use wattle::{Direction, Durability, Engine, Error, Options, Session, Tree, run};
+use wattle::{Direction, Durability, Engine, Error, Options, Tree};
 use wattle_tests::harness::{Watchdog, assert_verified};
 
 const RECORDS: u64 = 40_000;
@@ -53,7 +53,8 @@ fn is_refused<T>(outcome: wattle::Result<T>) -> bool {
 }
 
 /// Everything that may be called from inside of the change of record 10.
-fn call_everything(store: &Store, session: &Session, scanned: &Session) {
+#[cfg(feature = "async")]
+fn call_everything(store: &Store, session: &wattle::Session, scanned: &wattle::Session) {
     let Store { engine, tree, directory, .. } = store;
     // The same leaf: latched.
     assert!(is_refused(session.get(tree, &key(11))));
@@ -94,6 +95,7 @@ fn call_everything(store: &Store, session: &Session, scanned: &Session) {
     assert!(is_refused(engine.clone().abandon()));
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn a_closure_that_changes_a_value_cannot_wait_for_the_leaf_that_it_is_in() {
     let store = Store::new("re-entrance from modify", RECORDS);
@@ -111,7 +113,7 @@ fn a_closure_that_changes_a_value_cannot_wait_for_the_leaf_that_it_is_in() {
     let mut many = |_: usize, value: &mut [u8]| change(value);
     assert_eq!(txn.modify_many(&store.tree, &[key(10), key(12)], &mut many).expect("modify"), 2);
     txn.commit().expect("commit");
-    run(4, async {
+    wattle::run(4, async {
         let session = store.engine.async_session().expect("a session");
         assert!(session.modify(&store.tree, &key(10), &mut change).await.expect("modify"));
         let mut txn = session.begin().expect("begin");

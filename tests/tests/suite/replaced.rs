@@ -3,8 +3,7 @@
 //! right value is there all the time.
 
 use std::{
-    rc::Rc,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -166,8 +165,11 @@ fn reader_sees(engine: &Engine, tree: &Tree) -> bool {
     txn.get(tree, &[0]).expect("get").is_some_and(|value| value.len() == VALUE)
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn tasks_that_replace_values_clear_others_away_and_may_be_dropped_meanwhile() {
+    use std::{rc::Rc, sync::atomic::AtomicBool};
+
     let _watchdog = Watchdog::start("replaced values of tasks", Duration::from_secs(60));
     let (engine, tree) = opened(Durability::Group, Reads::Newest);
     let done = AtomicBool::new(false);

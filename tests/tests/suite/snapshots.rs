@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Durability, Engine, Error, MIN_LOG_BYTES, Reads, Session, Snapshot, Tree};
-use wattle_tests::harness::{Device, Watchdog, eventually, rounds, seed, small_pool};
+use wattle_tests::harness::{Device, Watchdog, rounds, seed, small_pool};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -268,6 +268,7 @@ fn a_snapshot_of_durable_reads_has_the_commits_of_its_session() {
     assert!(engine.snapshot().expect("snapshot").contains(&tree, b"a").expect("contains"));
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn readers_that_no_thread_uses_make_room_for_sessions() {
     let _watchdog = Watchdog::start("idle readers", Duration::from_secs(60));
@@ -303,7 +304,7 @@ fn readers_that_no_thread_uses_make_room_for_sessions() {
     drop(range);
     drop(engine.async_session().expect("the room of the range"));
     drop(engine.spawn(async |_| ()).expect("the same room"));
-    eventually("the task has ended", || engine.session().is_ok());
+    wattle_tests::harness::eventually("the task has ended", || engine.session().is_ok());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use wattle::{Durability, Engine, Error, Isolation, Result, Session, Tree, TxnOptions};
+use wattle::{Durability, Engine, Error, Isolation, Result, Tree, TxnOptions};
 use wattle_tests::harness::{Device, Watchdog, small_pool};
 
 const KEYS: [&[u8]; 2] = [b"one", b"two"];
@@ -207,7 +207,8 @@ fn serializable_transactions_are_repeated_after_their_validation() {
     assert_eq!((sum.expect("transact"), attempts.get()), (100, 2));
 }
 
-fn increment_in_tasks(session: &Session, engine: &Engine, tree: &Tree) {
+#[cfg(feature = "async")]
+fn increment_in_tasks(session: &wattle::Session, engine: &Engine, tree: &Tree) {
     let tasks = wattle::run(16, async {
         let session = engine.async_session().expect("session");
         let tasks: Vec<_> = (0..8)
@@ -233,6 +234,7 @@ fn increment_in_tasks(session: &Session, engine: &Engine, tree: &Tree) {
     assert_eq!(read(session.get(tree, KEYS[0]).expect("get")), 160);
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn tasks_repeat_their_transactions_too() {
     let _watchdog = Watchdog::start("tasks", Duration::from_secs(60));

@@ -1,5 +1,5 @@
 //! Checks the text of the whole repository: line length, plain words, references, dependencies,
-//! `unsafe`, import circles, and the length of files and functions.
+//! `unsafe`, import circles, the length of files and functions, and examples.
 //!
 //! Each rule returns findings. `tests/tidy-debts.txt` lists how many findings of a rule a crate
 //! may still have. A test fails when a crate has more findings than that, and when it has none
@@ -14,6 +14,7 @@ mod circles;
 mod code;
 mod debts;
 mod dependencies;
+mod examples;
 mod offenders;
 mod prose;
 mod references;
@@ -39,7 +40,7 @@ struct Rule {
     check: fn(&Workspace) -> Vec<Finding>,
 }
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     Rule { name: "line-length", check: text::line_length },
     Rule { name: "words", check: text::words },
     Rule { name: "references", check: references::references },
@@ -49,6 +50,7 @@ const RULES: [Rule; 9] = [
     Rule { name: "file-length", check: code::file_length },
     Rule { name: "function-length", check: code::function_length },
     Rule { name: "circles", check: circles::circles },
+    Rule { name: "examples", check: examples::examples },
 ];
 
 fn rule(name: &str) -> &'static Rule {
@@ -112,6 +114,11 @@ fn functions_have_at_most_80_lines_or_a_reason() {
 #[test]
 fn files_of_a_crate_do_not_import_in_circles() {
     hold("circles");
+}
+
+#[test]
+fn methods_of_the_main_types_have_an_example() {
+    hold("examples");
 }
 
 #[test]

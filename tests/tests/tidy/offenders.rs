@@ -155,3 +155,24 @@ fn debts_allow_so_many_findings_and_no_more() {
     assert!(reasons.contains("`words a`: remove this line"), "{reasons}");
     assert!(matches!(debts.judge("unfinished", &findings(0)), Verdict::Holds));
 }
+
+#[test]
+fn methods_without_an_example_are_found() {
+    let path = "engine/src/x.rs";
+    let method =
+        |comment: &str, name: &str| format!("    /// {comment}\n    pub fn {name}() {{}}\n");
+    let source = [
+        "/// ```\n/// session.shown(1);\n/// ```\npub struct Session;\nimpl Session {\n"
+            .to_string(),
+        method("Shown above.", "shown"),
+        method("As [`Session::shown`].", "like"),
+        method("Twice removed; see [`crate::Session::like`].", "other"),
+        method("Alone.\n    ///\n    /// # Errors\n    /// As [`Session::shown`].", "alone"),
+        method("As [`Session::round`].", "round"),
+        method("```\n    /// x.own();\n    /// ```", "own"),
+        "    #[doc(hidden)]\n    pub fn hidden() {}\n    fn private() {}\n}\n".to_string(),
+        "pub struct Minor;\nimpl Minor {\n    pub fn f() {}\n}\n".to_string(),
+    ];
+    one("examples", (path, &source.concat()), &[16, 18]);
+    one("examples", ("btree/src/x.rs", &source.concat()), &[]);
+}
