@@ -201,8 +201,8 @@ impl Session {
     /// leaf are the mean of up to ten leaves of the range, where leaves met lately stand for those
     /// that are not in memory: off as far as the leaves differ, which is much where a part of the
     /// tree was just removed. Where the leaves of both ends are in memory, a range of up to two
-    /// leaves is exact; an end that is not in memory is off by half a leaf at most. It is no read of
-    /// a snapshot: it counts what other transactions have not committed, and records that were
+    /// leaves is exact; an end that is not in memory is off by half a leaf at most. It is no read
+    /// of a snapshot: it counts what other transactions have not committed, and records that were
     /// removed and not cleared away yet.
     ///
     /// ```
