@@ -283,7 +283,7 @@ fn asynchronous_transactions_change_trees_as_others_do() {
         let other = engine.tree("last")?;
         let conflict = txn.commit().await.expect_err("another one took the name");
         assert!(matches!(conflict, Error::Conflict(_)), "{conflict}");
-        assert!(session.scan(&other)?.next_entry().await?.is_none());
+        assert!(session.scan(&other).await?.next_entry().await?.is_none());
         let first = engine.tree("first")?;
         assert_eq!(session.get(&first, b"key").await?.as_deref(), Some(&b"value"[..]));
         Ok::<(), Error>(())
