@@ -3,10 +3,11 @@
 use crate::mvcc::ABANDONED;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The owner of a tree that a committing transaction is about to drop: nobody may change it.
+/// The owner of a tree that a committing transaction is about to drop: no transaction may change
+/// it.
 const DROPPING: u64 = u64::MAX - 1;
-/// The owner of a tree that was dropped, or whose creation was rolled back: nobody may change it
-/// any more.
+/// The owner of a tree that was dropped, or whose creation was rolled back: no transaction may
+/// change it again.
 const DROPPED: u64 = u64::MAX;
 
 /// The owner of a tree: a transaction that changes more records than versions can be kept for.
@@ -17,7 +18,7 @@ const DROPPED: u64 = u64::MAX;
 /// owner has committed this still holds for older snapshots. Changes that other transactions made
 /// before the tree was closed have versions, so the owner meets them as conflicts.
 ///
-/// A transaction also owns the trees that it has created, until it commits: nobody else can have
+/// A transaction also owns the trees that it has created, until it commits: no other can have
 /// changed them, so they need no versions. And a tree that was dropped is closed for good.
 #[derive(Default)]
 pub(crate) struct Closed {
@@ -110,7 +111,7 @@ impl Closed {
     /// Makes `txn` the owner of a tree that it has just created. The tree goes when the transaction
     /// ends, unless [`Closed::keep`] is called before.
     pub fn create(&self, txn: u64, session: u64) {
-        assert!(self.close(txn, session), "nobody else knows the tree");
+        assert!(self.close(txn, session), "no other transaction knows the tree");
         self.goes.store(true, Ordering::SeqCst);
     }
 
@@ -119,8 +120,8 @@ impl Closed {
         self.goes.store(false, Ordering::SeqCst);
     }
 
-    /// Nobody else may change the tree from here on, because `txn` is about to drop it and to
-    /// commit; false when another transaction owns it. Ends with [`Closed::stay`] or
+    /// No other transaction may change the tree from here on, because `txn` is about to drop it and
+    /// to commit; false when another transaction owns it. Ends with [`Closed::stay`] or
     /// [`Closed::drop_for_good`].
     pub fn begin_drop(&self, txn: u64) -> bool {
         match self.owner.compare_exchange(0, DROPPING, Ordering::SeqCst, Ordering::SeqCst) {
@@ -139,7 +140,7 @@ impl Closed {
         let _owned = self.owner.compare_exchange(DROPPING, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Nobody may change the tree any more.
+    /// No transaction may change the tree from here on.
     pub fn drop_for_good(&self) {
         self.session.store(0, Ordering::SeqCst);
         self.owner.store(DROPPED, Ordering::SeqCst);

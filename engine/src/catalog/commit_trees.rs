@@ -4,11 +4,11 @@
 //! transaction that may still fail:
 //!
 //! 1. No name was changed after the snapshot: otherwise it is a conflict.
-//! 2. Trees that are to be dropped are closed. A drop counts as a change of each record, so a change
-//!    of a record that is not committed, or was committed after the snapshot, is a conflict. A
-//!    writer looks at [`super::Closed`] after it has stored its version: either it finds the tree
+//! 2. Trees that are to be dropped are closed. A drop counts as a change of each record, so a
+//!    change of a record that is not committed, or was committed after the snapshot, is a conflict.
+//!    A writer looks at [`super::Closed`] after it has stored its version: either it finds the tree
 //!    closed, or this search finds its version. (An auto-committed change that is under way, and
-//!    has not stored its version, counts as before the drop: nobody sees it but with the tree.)
+//!    has not stored its version, counts as before the drop: it is only visible with the tree.)
 //! 3. The entries are changed, with undo entries in the log.
 //! 4. A serializable transaction is validated.
 //! 5. The transaction commits: one log record for its records and its trees.

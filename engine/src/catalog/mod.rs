@@ -9,8 +9,8 @@
 //!
 //! A tree and its entry come into being by one record of the log. A drop begins by marking the
 //! entry and ends by one record that takes the entry and the last page; in between the tree
-//! shrinks. So opening the store after a crash can finish every interrupted change. Creations, drops
-//! and renames in a transaction change entries when it commits, with undo entries in the log.
+//! shrinks. So opening the store after a crash can finish every interrupted change. Creations,
+//! drops and renames in a transaction change entries when it commits, with undo entries in the log.
 //!
 //! | file | content |
 //! |---|---|

@@ -5,7 +5,7 @@
 //! - A transaction has dropped the tree and has committed. Its commit took the name away.
 //!
 //! A transaction holds handles of the trees that it creates and drops until it ends. So a tree
-//! without a name, and without handles, can have no name again, and nobody can read it: the next
+//! without a name, and without handles, can have no name again, and no caller can read it: the next
 //! round of the janitor frees its pages. A crash leaves none of them in use, so the next opening
 //! frees all. The trees are in a list, because only one [`OpenTree`] of each may exist.
 
@@ -42,7 +42,7 @@ impl LockedCatalog {
                 Ok(open) => {
                     self.finish_drop(cx, &key, TreeRecord { dropping: true, ..entry }, open)?;
                 }
-                Err(tree) => unreachable!("{:?} has one handle, which nobody clones", tree.name()),
+                Err(tree) => unreachable!("{:?} has one handle, which is ours", tree.name()),
             }
         }
         Ok(())

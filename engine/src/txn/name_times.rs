@@ -16,8 +16,8 @@ pub(crate) struct NameTimes {
 }
 
 impl NameTimes {
-    /// These names were changed at `time`. The caller still has the lock of the catalog. No snapshot
-    /// is below `horizon`.
+    /// These names were changed at `time`. The caller still has the lock of the catalog. No
+    /// snapshot is below `horizon`.
     pub fn note<'n>(&self, names: impl Iterator<Item = &'n str>, time: u64, horizon: u64) {
         let mut changed = self.changed.lock();
         changed.retain(|_, time| *time > horizon);

@@ -12,7 +12,7 @@ enum TreeChange {
     Rename { from: String, to: String, tree: Arc<OpenTree> },
 }
 
-/// What becomes of one tree: its name before the transaction and after it.
+/// The name of one tree before the transaction and after it.
 pub(crate) struct TreeOutcome {
     pub tree: Arc<OpenTree>,
     pub before: Option<String>,
@@ -81,7 +81,7 @@ impl TreeChanges {
         names
     }
 
-    /// What becomes of each tree, in the order of its first change.
+    /// The names of each tree, in the order of its first change.
     pub fn outcomes(&self) -> Vec<TreeOutcome> {
         let mut outcomes: Vec<TreeOutcome> = Vec::new();
         for change in &self.all {

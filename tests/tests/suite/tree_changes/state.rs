@@ -5,7 +5,7 @@ use wattle::Engine;
 
 pub type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What the model knows: trees by number, because names change.
+/// The contents in the model: trees by number, because names change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub names: BTreeMap<String, u64>,
@@ -19,7 +19,7 @@ impl State {
     }
 }
 
-/// What a store has.
+/// The contents of a store.
 pub fn of_engine(engine: &Engine) -> BTreeMap<String, Records> {
     let session = engine.session().expect("session");
     let mut found = BTreeMap::new();

@@ -21,7 +21,7 @@ const OPEN: usize = 3;
 /// A record: the number of its tree in the model, and its key.
 type Record = (u64, Vec<u8>);
 
-/// What a savepoint takes back to.
+/// The state of a transaction, to which a savepoint takes it back.
 #[derive(Clone)]
 struct View {
     state: State,
