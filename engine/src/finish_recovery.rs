@@ -98,6 +98,9 @@ fn roll_back_all(core: &Core, cx: &Context, options: &Options, losers: Vec<Loser
     for loser in of_names {
         let mut owners = Owners::new(core, cx, loser.trees.clone())?;
         roll_back(core, cx, options, loser, &mut owners)?;
+        if owners.are_old {
+            core.catalog.close_all_idle();
+        }
     }
     let ids = others.iter().flat_map(|loser| loser.trees.iter().copied()).collect();
     let mut owners = Owners::new(core, cx, ids)?;
@@ -110,7 +113,7 @@ struct Owners {
     names: HashMap<TreeId, String>,
     /// For those without a name, the id of the tree.
     nameless: Vec<(TreeId, TreeId)>,
-    /// An entry was put back since.
+    /// An entry was put back since. Trees that are open may have names that were never committed.
     are_old: bool,
 }
 
@@ -124,6 +127,7 @@ impl Owners {
     /// The tree with this id, or with this id for its large values; none when it was dropped.
     fn open(&mut self, core: &Core, cx: &Context, id: TreeId) -> Result<Option<Arc<OpenTree>>> {
         if self.are_old {
+            core.catalog.close_all_idle();
             *self = Owners::new(core, cx, std::mem::take(&mut self.ids))?;
         }
         let nameless = self.nameless.iter().find(|(other, _)| *other == id);

@@ -5,13 +5,7 @@ use super::tests::{Frames, image, read, write_range};
 use super::*;
 use crate::{ids::PageId, page::PAGE_SIZE};
 use proptest::prelude::*;
-use std::{
-    collections::BTreeSet,
-    io,
-    io::ErrorKind,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, io, io::ErrorKind, sync::Arc, time::Duration};
 
 fn write(storage: &dyn Storage, page: u64, version: u64) -> io::Result<()> {
     let image = image(page, version);

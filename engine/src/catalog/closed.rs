@@ -30,6 +30,8 @@ pub(crate) struct Closed {
     until: AtomicU64,
     /// The tree goes with the end of its owner.
     goes: AtomicBool,
+    /// The time of the commit that dropped the tree; 0 if its creation was rolled back.
+    dropped: AtomicU64,
 }
 
 impl Closed {
@@ -140,8 +142,10 @@ impl Closed {
         let _owned = self.owner.compare_exchange(DROPPING, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// No transaction may change the tree from here on.
-    pub fn drop_for_good(&self) {
+    /// No transaction may change the tree from here on. `time`: of the commit that dropped it, or 0
+    /// if its creation was rolled back.
+    pub fn drop_for_good(&self, time: u64) {
+        self.dropped.store(time, Ordering::SeqCst);
         self.session.store(0, Ordering::SeqCst);
         self.owner.store(DROPPED, Ordering::SeqCst);
     }
@@ -149,5 +153,10 @@ impl Closed {
     /// Whether the tree was dropped, or its creation was rolled back.
     pub fn is_dropped(&self) -> bool {
         self.owner.load(Ordering::Acquire) == DROPPED
+    }
+
+    /// The time of the commit that dropped the tree, if one did.
+    pub fn dropped_at(&self) -> Option<u64> {
+        Some(self.dropped.load(Ordering::Acquire)).filter(|time| *time != 0 && self.is_dropped())
     }
 }

@@ -12,7 +12,9 @@
 //! 3. The entries are changed, with undo entries in the log.
 //! 4. A serializable transaction is validated.
 //! 5. The transaction commits: one log record for its records and its trees.
-//! 6. The list of open trees follows, and the names get the time of the commit.
+//!    The names get the time of the commit before another transaction is validated.
+//! 6. The list of open trees follows. Until then a thread that sees the records of the transaction
+//!    may find the trees as they were before it.
 //!
 //! If a step before the commit fails, the entries are put back before the lock is released. If that
 //! fails too, the engine takes no more changes, and the next opening puts them back.
@@ -56,9 +58,12 @@ impl Catalog {
         let committed = prepared.and_then(|underfull| {
             let committed = validated(system, cx, txn, |txn| {
                 created(&outcomes).for_each(|open| open.closed.keep());
-                let committed = txn.commit(system, cx, log);
-                dropped(&outcomes).for_each(|open| open.closed.drop_for_good());
-                committed
+                let (ticket, time) = txn.commit(system, cx, log);
+                dropped(&outcomes).for_each(|open| open.closed.drop_for_good(time));
+                // The next validation must find them.
+                let names = changes.names().into_iter();
+                system.names.note(names, time, system.versions.horizon());
+                (ticket, time)
             })?;
             Ok((committed, underfull))
         });
@@ -72,8 +77,6 @@ impl Catalog {
                 return Err(error);
             }
         };
-        let names = changes.names();
-        system.names.note(names.into_iter(), time, system.versions.horizon());
         publish(catalog, outcomes);
         for key in underfull {
             // The transaction has committed; a merge that fails only leaves a leaf emptier.

@@ -49,7 +49,7 @@ impl TreeChanges {
     pub fn truncate(&mut self, len: usize) {
         for change in self.all.drain(len.min(self.all.len())..) {
             if let TreeChange::Create { tree, .. } = change {
-                tree.closed.drop_for_good();
+                tree.closed.drop_for_good(0);
             }
         }
     }

@@ -39,10 +39,17 @@ pub(crate) fn validate(system: &TxnSystem, txn: &Txn) -> Step<()> {
     }
     let ranges = reads.ranges.iter().map(|range| &range.tree);
     for tree in reads.points.iter().map(|(tree, _)| tree).chain(ranges) {
-        if tree.closed.is_dropped() {
-            let what = format!("it has dropped the tree {:?}, which this one read", tree.name());
-            return Err(Stop::Error(Error::Conflict(what)));
-        }
+        // The reads of a tree whose creation was rolled back do not count.
+        let Some(time) = tree.closed.dropped_at() else { continue };
+        return Err(Stop::Error(if time > txn.snapshot {
+            Error::Conflict(format!(
+                "it has dropped the tree {:?}, which this one read",
+                tree.name()
+            ))
+        } else {
+            // A repetition with the same handle would find no other outcome.
+            Error::NoSuchTree(tree.name().to_string())
+        }));
     }
     for (tree, key) in &reads.points {
         let changed = system.versions.changed_since(tree.tree.id(), key, me, txn.snapshot);
