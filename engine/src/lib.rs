@@ -13,6 +13,8 @@ mod async_session;
 mod async_transact;
 #[cfg(feature = "async")]
 mod async_transaction;
+#[cfg(feature = "async")]
+mod async_trees;
 mod background;
 mod backup;
 mod barrier;

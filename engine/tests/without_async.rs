@@ -27,8 +27,11 @@ fn a_back_end_that_the_build_lacks_is_refused_before_the_store_is_touched() {
 /// Fills a tree that is larger than the pool, and removes a part of it.
 fn fill(engine: &Engine, tree: &Tree) {
     let session = engine.session().unwrap();
-    let tickets = (0..RECORDS).map(|number| session.put_ticket(tree, &key(number), &[7; 100]));
-    tickets.last().unwrap().unwrap().wait().unwrap();
+    let mut newest = None;
+    for number in 0..RECORDS {
+        newest = Some(session.put_ticket(tree, &key(number), &[7; 100]).unwrap());
+    }
+    newest.unwrap().wait().unwrap();
     session.put(tree, LARGE, &vec![7; 100_000]).unwrap();
     let snapshot = engine.snapshot().unwrap();
     let serializable = TxnOptions { isolation: Isolation::Serializable, ..TxnOptions::default() };

@@ -61,7 +61,7 @@ fn a_range_has_about_as_many_records_and_leaves_as_the_estimate_says() {
     let estimate = |from: usize, to: usize| {
         let range = key(numbers[from])..=key(numbers[to]);
         // Pages may be evicted between two estimates, which then differ.
-        if from % 2 == 0 {
+        if from.is_multiple_of(2) {
             let snapshot = engine.snapshot().expect("a snapshot");
             return snapshot.approximate_range(&tree, &range).expect("an estimate");
         }

@@ -276,6 +276,7 @@ fn a_store_that_is_closed_or_copied_while_a_dropped_tree_has_handles_frees_it_wh
     }
 }
 
+#[cfg(feature = "async")]
 #[test]
 fn asynchronous_transactions_change_trees_as_others_do() {
     let engine = open();
