@@ -14,9 +14,9 @@
 //! | blocking | tokio tasks, each of which awaits `spawn_blocking` with `Engine::begin` |
 //!
 //! Rows: a pool that holds all records, and one that holds a tenth. Figures are transactions per
-//! second, medians of the rounds. The bars of the project: `spawn` at least 0.9 of `own`, and larger
-//! than memory at least 3 times `blocking`. The store is in `dir`, or in the directory for temporary
-//! files, which may be in memory; the last line has the time of a sync there.
+//! second, medians of the rounds. The bars of the project: `spawn` at least 0.9 of `own`, and
+//! larger than memory at least 3 times `blocking`. The store is in `dir`, or in the directory for
+//! temporary files, which may be in memory; the last line has the time of a sync there.
 
 use std::{
     sync::Arc,
@@ -28,7 +28,7 @@ use wattle_benches::{argument, median, text};
 
 const VALUE: usize = 120;
 
-/// What all tasks share.
+/// State of all tasks.
 struct Shared {
     engine: Engine,
     tree: Tree,
