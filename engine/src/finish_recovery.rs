@@ -93,18 +93,37 @@ pub(crate) fn adopt_ghosts(core: &Core, cx: &Context, mut ghosts: FoundGhosts) -
 /// Rolls all transactions back that a crash ended.
 fn roll_back_all(core: &Core, cx: &Context, options: &Options, losers: Vec<Loser>) -> Result<()> {
     // First the transactions that changed the catalog: from then on it has the right names.
-    let (of_names, others): (Vec<_>, Vec<_>) =
+    let (mut of_names, others): (Vec<_>, Vec<_>) =
         losers.into_iter().partition(|loser| loser.trees.contains(&CATALOG));
+    // Of these, first the one that was about to give trees their names. It changed the entries last
+    // of all, under the lock of the catalog, so there is one at most; and until the entries are put
+    // back, the others would not find their trees.
+    for at in 0..of_names.len() {
+        if has_named_trees(&mut of_names[at])? {
+            of_names[..=at].rotate_right(1);
+        }
+    }
     for loser in of_names {
         let mut owners = Owners::new(core, cx, loser.trees.clone())?;
         roll_back(core, cx, options, loser, &mut owners)?;
-        if owners.are_old {
-            core.catalog.close_all_idle();
-        }
     }
     let ids = others.iter().flat_map(|loser| loser.trees.iter().copied()).collect();
     let mut owners = Owners::new(core, cx, ids)?;
     others.into_iter().try_for_each(|loser| roll_back(core, cx, options, loser, &mut owners))
+}
+
+fn damaged(txn: u64, what: &str) -> Error {
+    let what = format!("transaction {txn} cannot be rolled back: {what}");
+    Error::LogCorruption { segment: 0, offset: 0, what }
+}
+
+/// The last change of this transaction was that of an entry of a tree.
+fn has_named_trees(loser: &mut Loser) -> Result<bool> {
+    let Some(entry) = loser.undo.pop(Savepoint::START)? else { return Ok(false) };
+    let undo = Undo::decode(entry.key).map_err(|what| damaged(loser.txn, &what))?;
+    let is_name = undo.tree == CATALOG && Catalog::has_tree_under(undo.key);
+    loser.undo.unpop();
+    Ok(is_name)
 }
 
 /// The entries of trees by their ids, and by those of their large values, as the catalog has them.
@@ -113,7 +132,7 @@ struct Owners {
     names: HashMap<TreeId, String>,
     /// For those without a name, the id of the tree.
     nameless: Vec<(TreeId, TreeId)>,
-    /// An entry was put back since. Trees that are open may have names that were never committed.
+    /// An entry was put back since.
     are_old: bool,
 }
 
@@ -127,7 +146,6 @@ impl Owners {
     /// The tree with this id, or with this id for its large values; none when it was dropped.
     fn open(&mut self, core: &Core, cx: &Context, id: TreeId) -> Result<Option<Arc<OpenTree>>> {
         if self.are_old {
-            core.catalog.close_all_idle();
             *self = Owners::new(core, cx, std::mem::take(&mut self.ids))?;
         }
         let nameless = self.nameless.iter().find(|(other, _)| *other == id);
@@ -162,10 +180,7 @@ fn roll_back(
         options.check_interrupt()?;
         bytes.clear();
         bytes.extend_from_slice(entry.key);
-        let undo = Undo::decode(&bytes).map_err(|what| {
-            let what = format!("transaction {} cannot be rolled back: {what}", loser.txn);
-            Error::LogCorruption { segment: 0, offset: 0, what }
-        })?;
+        let undo = Undo::decode(&bytes).map_err(|what| damaged(loser.txn, &what))?;
         if current.as_ref().is_none_or(|(id, _)| *id != undo.tree) {
             // Drop first: the previous tree must not keep its place.
             drop(current.take());

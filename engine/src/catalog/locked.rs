@@ -152,7 +152,12 @@ impl LockedCatalog {
         }
         system.handles.release_all();
         self.free_nameless(system, cx)?;
-        self.close_idle(missing(), system.versions.horizon());
+        let idle = self.open_trees.take_idle(missing(), system.versions.horizon());
+        tracing::debug!(trees = idle.len(), "closed, to make room for others");
+        for large in idle.iter().filter_map(|open| open.large.get()) {
+            self.large_ids.fetch_max(large.next_id(), Ordering::Relaxed);
+        }
+        drop(idle);
         match missing() {
             0 => Ok(()),
             _ => Err(Error::Limit(format!(
@@ -160,15 +165,6 @@ impl LockedCatalog {
                  included, and handles or transactions hold all of them",
                 system.pool.frames()
             ))),
-        }
-    }
-
-    /// Closes trees without handles, see [`OpenTrees::take_idle`].
-    pub fn close_idle(&mut self, roots: usize, horizon: u64) {
-        let idle = self.open_trees.take_idle(roots, horizon);
-        tracing::debug!(trees = idle.len(), "closed");
-        for large in idle.iter().filter_map(|open| open.large.get()) {
-            self.large_ids.fetch_max(large.next_id(), Ordering::Relaxed);
         }
     }
 

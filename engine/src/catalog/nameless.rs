@@ -89,12 +89,6 @@ impl Catalog {
         self.locked.try_lock().map_or(Ok(()), |mut state| state.free_nameless(system, cx))
     }
 
-    /// Closes all trees without handles: recovery has put names back, and a tree is listed under
-    /// the name that it had when it was opened. Called while nothing else runs.
-    pub fn close_all_idle(&self) {
-        self.locked.lock().close_idle(usize::MAX, u64::MAX);
-    }
-
     /// Handles of all open trees without a name.
     pub fn nameless(&self) -> Vec<Arc<OpenTree>> {
         self.locked.lock().nameless.clone()

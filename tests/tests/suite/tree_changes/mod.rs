@@ -4,6 +4,7 @@
 mod outcomes;
 mod state;
 mod threads;
+mod unfinished;
 mod world;
 
 use state::of_engine;
