@@ -307,9 +307,10 @@ mod tests {
     /// With so many children in each node between both ways.
     fn leaves(low: &[(usize, usize)], high: &[(usize, usize)], fan_outs: &[usize]) -> f64 {
         let (mut fan_outs, levels) = (fan_outs.iter(), low.len());
-        let found = leaves_between(&way(low), &way(high), |_, position| {
-            if levels == 1 {
-                return Ok(way(&[(position, 10)]));
+        let found = leaves_between(&way(low), &way(high), |depth, position| {
+            // Children of the lowest inner nodes are leaves.
+            if depth + 1 == levels {
+                return Ok(way(&[&low[..depth], &[(position, 10)]].concat()));
             }
             let children = *fan_outs.next().expect("no more ways than nodes");
             Ok(way(&[(position, 10), (children / 2, children)]))
