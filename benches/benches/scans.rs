@@ -12,8 +12,7 @@
 //! | larger than memory | the same with a pool of a tenth of the data |
 //! | range of 100 | ranges of 100 records at random places per second, each cold |
 //! | range of 100, expected | the same, with `expect_records(100)` |
-//! | look-ups beside a scan | look-ups of resident records per second of processor time, and slow ones |
-//!
+//! | look-ups beside a scan | look-ups of resident records per second of processor time, and slow ones; without a scan, beside a scan of the same store, and beside one of another store, in a pool of its own: what that takes away is taken by processors, caches and memory, not by the engine |
 //!
 //! With `dir=` the store is a file there, otherwise it is on the simulated device, whose service
 //! times do not depend on the machine.
@@ -26,6 +25,8 @@ use std::{
 use wattle::{Durability, Engine, Options, Session, Tree};
 use wattle_benches::{Place, argument, median, text};
 
+/// The simulated device.
+const DEVICE: &str = "read_us=100,asymmetry=2.8,kr=80,kw=8";
 const VALUE: [u8; 1000] = [7; 1000];
 const RECORD_BYTES: u64 = 1366;
 /// Records of a range.
@@ -115,12 +116,32 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Look-ups of resident records per second of processor time, beside a scan if `ahead` says how far
-/// that reads ahead; and slow ones of each thousand.
-fn look_ups(place: &Place, records: u64, ahead: Option<usize>) -> (f64, f64) {
+/// What runs beside look-ups.
+#[derive(Clone, Copy)]
+enum Beside<'a> {
+    /// Nothing.
+    Nothing,
+    /// A scan of the same store, which reads so far ahead.
+    Scan(usize),
+    /// A scan of another store, which reads so far ahead.
+    Other(&'a Place, usize),
+}
+
+/// Look-ups of resident records per second of processor time, and slow ones of each thousand.
+fn look_ups(place: &Place, records: u64, beside: Beside<'_>) -> (f64, f64) {
     let pool = records * RECORD_BYTES / 10;
-    let options = Options::default().pool_bytes(pool).read_ahead(ahead.unwrap_or(0));
-    let (engine, tree) = open(place, options);
+    let options = |ahead| Options::default().pool_bytes(pool).read_ahead(ahead);
+    let (ahead, other) = match beside {
+        Beside::Nothing => (0, None),
+        Beside::Scan(ahead) => (ahead, None),
+        Beside::Other(other, ahead) => (0, Some(open(other, options(ahead)))),
+    };
+    let (engine, tree) = open(place, options(ahead));
+    let scanned = match (beside, &other) {
+        (Beside::Nothing, _) => None,
+        (_, Some((engine, tree))) => Some((engine, tree)),
+        (_, None) => Some((&engine, &tree)),
+    };
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let look_up = |session: &Session, number: u64| {
@@ -130,8 +151,8 @@ fn look_ups(place: &Place, records: u64, ahead: Option<usize>) -> (f64, f64) {
         };
         let session = engine.session().expect("a session");
         (0..4 * HOT).for_each(|number| look_up(&session, number));
-        if ahead.is_some() {
-            let (engine, tree, stop) = (engine.clone(), &tree, &stop);
+        if let Some((engine, tree)) = scanned {
+            let (engine, stop) = (engine.clone(), &stop);
             scope.spawn(move || {
                 let session = engine.session().expect("a session");
                 while !stop.load(Ordering::Relaxed) {
@@ -175,7 +196,7 @@ fn row(name: &str, subjects: &[&str], measure: impl Fn(usize) -> f64) {
 fn main() {
     let records = argument("records", 300_000) as u64;
     let ahead = argument("ahead", 32);
-    let place = Place::of_arguments("read_us=100,asymmetry=2.8,kr=80,kw=8");
+    let place = Place::of_arguments(DEVICE);
     load(&place, records);
     let part = text("part", "scan,larger,range,beside");
     let has = |name: &str| part.split(',').any(|part| part == name);
@@ -196,9 +217,18 @@ fn main() {
         });
     }
     if has("beside") {
-        let subjects = ["no scan", "beside a scan, off", "beside a scan, on"];
-        let of = |subject: usize| [None, Some(0), Some(ahead)][subject];
-        row("look-ups/s of processor", &subjects, |at| look_ups(&place, records, of(at)).0);
-        row("slow look-ups of 1000", &subjects, |at| look_ups(&place, records, of(at)).1);
+        let other = Place::of_arguments(DEVICE);
+        load(&other, records);
+        let subjects =
+            ["no scan", "a scan, off", "a scan, on", "of another store, off", "another, on"];
+        let of = [
+            Beside::Nothing,
+            Beside::Scan(0),
+            Beside::Scan(ahead),
+            Beside::Other(&other, 0),
+            Beside::Other(&other, ahead),
+        ];
+        row("look-ups/s of processor", &subjects, |at| look_ups(&place, records, of[at]).0);
+        row("slow look-ups of 1000", &subjects, |at| look_ups(&place, records, of[at]).1);
     }
 }

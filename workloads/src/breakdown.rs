@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `sampler` | interrupts running threads by `SIGPROF` and stores where each of them is |
 //! | `threads` | processor time and waiting of each thread, from `/proc` |
+//! | `events` | instructions and cycles of each thread, where the processor counts them |
 //! | `symbols` | the functions, inlined ones included, of an address |
 //! | `component` | the rows of the table, and the source files that belong to each |
 //! | `profile` | one profile of the measured part of a run: samples become rows |
@@ -23,6 +24,7 @@
 //! counters in the engine, see `scopes`; its times are longer by the cost of the clock.
 
 pub mod component;
+pub mod events;
 pub mod profile;
 pub mod report;
 pub mod sampler;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::component::{Component, Owner, of_thread, owner};
+use super::events::{EventCounters, EventCounts};
 use super::sampler::{self, Place};
 use super::scopes::{AllScopes, ScopeRow};
 use super::symbols::{Frame, Symbols};
@@ -23,8 +24,17 @@ pub struct Profiler {
 
 #[derive(Debug, Default)]
 struct State {
-    began: Option<(Instant, AllTimes, AllScopes)>,
+    began: Option<Began>,
     taken: Option<Result<Taken, String>>,
+}
+
+/// What was there when a profile began.
+#[derive(Debug)]
+struct Began {
+    at: Instant,
+    times: AllTimes,
+    scopes: AllScopes,
+    events: EventCounters,
 }
 
 /// A profile whose samples are not looked up yet.
@@ -35,6 +45,7 @@ struct Taken {
     places: Vec<Place>,
     lost: usize,
     scopes: Vec<ScopeRow>,
+    events: Result<HashMap<Group, EventCounts>, String>,
 }
 
 impl Profiler {
@@ -45,7 +56,10 @@ impl Profiler {
     /// Begins.
     pub fn begin(&self) {
         let mut state = self.state();
-        state.began = Some((Instant::now(), AllTimes::now(), AllScopes::now()));
+        let times = AllTimes::now();
+        let events =
+            EventCounters::begin(times.iter().map(|(thread, times)| (thread, times.group())));
+        state.began = Some(Began { at: Instant::now(), times, scopes: AllScopes::now(), events });
         if let Err(error) = sampler::start() {
             state.taken = Some(Err(format!("starting the timer of the profile: {error}")));
         }
@@ -55,14 +69,16 @@ impl Profiler {
     pub fn end(&self) {
         let stopped = sampler::stop();
         let mut state = self.state();
-        let Some((began, before, scopes)) = state.began.take() else { return };
+        let Some(began) = state.began.take() else { return };
         if state.taken.is_some() {
             return;
         }
-        let scopes = AllScopes::now().since(&scopes);
-        let (seconds, times) = (began.elapsed().as_secs_f64(), AllTimes::now().since(&before));
+        let events = began.events.end();
+        let scopes = AllScopes::now().since(&began.scopes);
+        let seconds = began.at.elapsed().as_secs_f64();
+        let times = AllTimes::now().since(&began.times);
         let taken = match stopped {
-            Ok((places, lost)) => Ok(Taken { seconds, times, places, lost, scopes }),
+            Ok((places, lost)) => Ok(Taken { seconds, times, places, lost, scopes, events }),
             Err(error) => Err(format!("stopping the timer of the profile: {error}")),
         };
         state.taken = Some(taken);
@@ -92,6 +108,9 @@ pub struct GroupTimes {
     pub queued_seconds: f64,
     /// Time that they waited for something else: a page, a commit, a latch, work.
     pub waiting_seconds: f64,
+    /// Instructions and cycles in user mode of the threads that existed when the profile began;
+    /// `None` if the system does not count them.
+    pub events: Option<EventCounts>,
 }
 
 /// A row of the table. Shares are per cent of the processor time of the group, or of both.
@@ -122,7 +141,7 @@ pub struct HotFunction {
 }
 
 /// A profile.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Profile {
     /// Length, seconds.
     pub seconds: f64,
@@ -144,6 +163,8 @@ pub struct Profile {
     pub hot: Vec<HotFunction>,
     /// The time of all threads by part, waits included; empty in a build without scoped counters.
     pub scopes: Vec<ScopeRow>,
+    /// Why instructions and cycles are not counted, in the words of the system.
+    pub no_events: Option<String>,
 }
 
 /// The component of a sample and the function that decided it.
@@ -249,6 +270,7 @@ impl Profile {
             rows: rows.into(),
             hot,
             scopes: taken.scopes.clone(),
+            no_events: taken.events.as_ref().err().cloned(),
         }
     }
 
@@ -261,7 +283,9 @@ impl Profile {
 
 impl Taken {
     fn group(&self, group: Group) -> GroupTimes {
-        let mut sum = GroupTimes::default();
+        let events = self.events.as_ref().ok();
+        let events = events.map(|counts| counts.get(&group).copied().unwrap_or_default());
+        let mut sum = GroupTimes { events, ..GroupTimes::default() };
         for (_, times) in self.times.iter().filter(|(_, times)| times.group() == group) {
             let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
             let (cpu, queued) = (seconds(times.cpu_ns), seconds(times.queued_ns));

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::component::Component;
+use super::events::EventCounts;
 use super::profile::{GroupTimes, Profile};
 use crate::machine::Machine;
 use crate::report::figures::{plural, rate, significant, table};
@@ -171,6 +172,9 @@ impl Breakdown {
             let heading = format!("{}: {} operations/s", run.title(), rate(run.throughput));
             tabulate(&heading, run.rows());
             tabulate("Threads", run.group_rows());
+            if run.profile.no_events.is_none() {
+                tabulate("Instructions and cycles in user mode", run.event_rows());
+            }
             tabulate("Functions", run.hot_rows());
             if !run.profile.scopes.is_empty() {
                 tabulate("Time of threads by part, waits included", run.scope_rows());
@@ -287,6 +291,24 @@ impl ProfiledRun {
         ]
     }
 
+    /// Head and rows of the table of instructions and cycles; only the head if there are none.
+    pub fn event_rows(&self) -> Vec<Vec<String>> {
+        let head = ["threads", "instructions/op", "cycles/op", "instructions/cycle"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let each = |count: f64| match self.operations {
+            0 => "-".to_owned(),
+            operations => significant(count / operations as f64),
+        };
+        let groups =
+            [("foreground", &self.profile.foreground), ("background", &self.profile.background)];
+        rows.extend(groups.iter().filter_map(|(name, group)| {
+            let EventCounts { instructions, cycles } = group.events?;
+            let ratio = (cycles > 0.0).then(|| instructions / cycles);
+            Some(vec![(*name).to_owned(), each(instructions), each(cycles), number(ratio)])
+        }));
+        rows
+    }
+
     /// Head and rows of the table of scoped counters.
     fn scope_rows(&self) -> Vec<Vec<String>> {
         let head = ["part", "foreground s", "%", "background s", "%", "entries", "us/entry"];
@@ -322,6 +344,12 @@ impl ProfiledRun {
         );
         text += &table("  ", &self.rows());
         text += &table("  ", &self.group_rows());
+        match &profile.no_events {
+            None => text += &table("  ", &self.event_rows()),
+            Some(why) => {
+                text += &format!("  instructions and cycles are not counted here: {why}\n");
+            }
+        }
         if !profile.scopes.is_empty() {
             text += "  time of threads by part, waits included\n";
             text += &table("  ", &self.scope_rows());
@@ -344,6 +372,33 @@ impl ProfiledRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instructions_and_cycles_are_for_each_operation() {
+        let counted = |instructions, cycles| GroupTimes {
+            events: Some(EventCounts { instructions, cycles }),
+            ..GroupTimes::default()
+        };
+        let profile = Profile {
+            foreground: counted(90_000.0, 45_000.0),
+            background: counted(0.0, 0.0),
+            ..Profile::default()
+        };
+        let run = ProfiledRun {
+            workload: "tpcc",
+            threads: 1,
+            seconds: 1.0,
+            operations: 100,
+            throughput: 100.0,
+            profile,
+        };
+        assert_eq!(run.event_rows()[1], ["foreground", "900", "450", "2.00"]);
+        assert_eq!(run.event_rows()[2], ["background", "0", "0", "-"]);
+        assert!(run.text().contains("instructions/cycle"), "{}", run.text());
+        let none = Profile { no_events: Some("no such device".into()), ..Profile::default() };
+        let run = ProfiledRun { profile: none, ..run };
+        assert!(run.text().contains("not counted here: no such device"), "{}", run.text());
+    }
 
     #[test]
     fn a_median_is_the_middle_or_the_mean_of_both() {

@@ -395,6 +395,12 @@ fn a_breakdown_adds_up_and_leaves_little_unattributed() {
             assert!((sum - 100.0).abs() < 0.1, "{name}, {column}: {sum}");
         }
         assert!(profile["sampling_percent"].as_f64().unwrap() < 3.0, "{profile}");
+        // Either the system counts instructions, or the result says why not.
+        let instructions = profile.pointer("/foreground/events/instructions");
+        match profile["no_events"].as_str() {
+            Some(why) => assert!(!why.is_empty() && instructions.is_none(), "{profile}"),
+            None => assert!(instructions.unwrap().as_f64().unwrap() > 1e6, "{profile}"),
+        }
         if is_release {
             let row = rows.iter().find(|row| row["component"] == "unattributed").unwrap();
             let share = row["percent"].as_f64().unwrap();
