@@ -4,11 +4,11 @@ use crate::store::{Config, Result, Store};
 use ::wattle::IoKind;
 
 mod btree_map;
-mod fjall;
+pub mod fjall;
 mod lmdb;
 mod redb;
 #[cfg(feature = "rocksdb")]
-mod rocksdb;
+pub mod rocksdb;
 mod sled;
 mod sqlite;
 mod wattle;

@@ -8,6 +8,7 @@ mod rows;
 mod run;
 mod store;
 mod table;
+mod workloads;
 
 use clap::Parser;
 use machine::MemoryGroup;
@@ -15,6 +16,7 @@ use rows::{PARTS, Part};
 use run::Case;
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
@@ -45,6 +47,18 @@ struct Arguments {
     /// Repetitions (default: 3 with --quick, else 5).
     #[arg(long)]
     repetitions: Option<u64>,
+    /// Measures YCSB and TPC-C instead, by the drivers of the `wattle` binary, on the engines that
+    /// have transactions.
+    #[arg(long)]
+    workloads: bool,
+    /// Runs `ycsb`, `tpcc`, `tpcb` or `tatp` with the flags of the `wattle` binary on one engine.
+    #[arg(
+        long,
+        num_args = 2..,
+        allow_hyphen_values = true,
+        value_names = ["ENGINE", "WORKLOAD"]
+    )]
+    on: Vec<OsString>,
     /// Measures one part with one engine; the driver starts itself so.
     #[arg(long, hide = true, num_args = 3, value_names = ["PART", "ENGINE", "SEED"])]
     child: Vec<String>,
@@ -99,7 +113,16 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match &arguments.child[..] {
         [part, engine, seed] => measure(&arguments, part, engine, seed),
-        _ => drive(&arguments),
+        _ => match &arguments.on[..] {
+            [engine, words @ ..] => workloads::child(&engine.to_string_lossy(), words),
+            [] if arguments.workloads => workloads::drive(
+                arguments.quick,
+                arguments.repetitions,
+                &arguments.dir,
+                (&arguments.only, &arguments.engines),
+            ),
+            [] => drive(&arguments),
+        },
     };
     match result {
         Ok(code) => code,

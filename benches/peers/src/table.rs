@@ -88,7 +88,7 @@ fn ratio(row: &Row, ours: &str, engines: &[&str], medians: &[Option<f64>]) -> Op
 }
 
 /// Three digits, with `k` or `M`.
-fn short(figure: f64) -> String {
+pub fn short(figure: f64) -> String {
     let (scaled, unit) = match figure {
         1e6.. => (figure / 1e6, " M"),
         1e4.. => (figure / 1e3, " k"),

@@ -12,7 +12,8 @@ pub struct Fjall {
     durable: bool,
 }
 
-fn keyspace_options() -> KeyspaceCreateOptions {
+/// Options of a table.
+pub fn keyspace_options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .data_block_compression_policy(CompressionPolicy::disabled())
         .index_block_compression_policy(CompressionPolicy::disabled())

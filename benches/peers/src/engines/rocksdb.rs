@@ -2,13 +2,16 @@
 //! source takes longer than all the rows.
 
 use crate::store::{Config, KEY, Key, Result, Session, Store};
-use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_uchar, c_void},
+    path::Path,
+};
 
 /// Bits of the Bloom filters for each key, RocksDB's own advice.
 const BLOOM_BITS: f64 = 10.0;
 
-type Handle = *mut c_void;
-type Message = *mut c_char;
+pub type Handle = *mut c_void;
+pub type Message = *mut c_char;
 
 #[link(name = "rocksdb")]
 unsafe extern "C" {
@@ -69,7 +72,7 @@ unsafe extern "C" {
 }
 
 /// The result of a call that may leave a message.
-fn checked<T>(call: impl FnOnce(*mut Message) -> T) -> Result<T> {
+pub fn checked<T>(call: impl FnOnce(*mut Message) -> T) -> Result<T> {
     let mut message: Message = std::ptr::null_mut();
     let result = call(&mut message);
     if message.is_null() {
@@ -80,8 +83,51 @@ fn checked<T>(call: impl FnOnce(*mut Message) -> T) -> Result<T> {
     Err(format!("RocksDB: {}", text.to_string_lossy()).into())
 }
 
-fn chars(bytes: &[u8]) -> *const c_char {
+pub fn chars(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
+}
+
+/// The name of the store in a directory.
+pub fn store_name(dir: &Path) -> Result<CString> {
+    Ok(CString::new(dir.join("store").into_os_string().into_encoded_bytes())?)
+}
+
+/// Options of a store with a cache of so many bytes. As all options here, they live as long as the
+/// process, which opens one store.
+pub fn store_options(cache_bytes: u64) -> Handle {
+    // Two write buffers count as cache: a quarter of it, as far as they are at most 64 MiB.
+    let buffer = (cache_bytes as usize / 8).min(64 << 20);
+    // SAFETY: the functions only make objects and set fields of these; all handles are valid.
+    unsafe {
+        let options = rocksdb_options_create();
+        rocksdb_options_set_create_if_missing(options, 1);
+        rocksdb_options_set_compression(options, 0);
+        rocksdb_options_set_max_background_jobs(options, 2);
+        rocksdb_options_set_write_buffer_size(options, buffer);
+        let table = rocksdb_block_based_options_create();
+        let cache = rocksdb_cache_create_lru(cache_bytes as usize - 2 * buffer);
+        rocksdb_block_based_options_set_block_cache(table, cache);
+        let filter = rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS);
+        rocksdb_block_based_options_set_filter_policy(table, filter);
+        rocksdb_options_set_block_based_table_factory(options, table);
+        options
+    }
+}
+
+/// Options of writes.
+pub fn write_options(durable: bool) -> Handle {
+    // SAFETY: as in `store_options`.
+    unsafe {
+        let options = rocksdb_writeoptions_create();
+        rocksdb_writeoptions_set_sync(options, durable.into());
+        options
+    }
+}
+
+/// Options of reads.
+pub fn read_options() -> Handle {
+    // SAFETY: it takes no arguments.
+    unsafe { rocksdb_readoptions_create() }
 }
 
 pub struct RocksDb {
@@ -97,27 +143,9 @@ unsafe impl Sync for RocksDb {}
 
 impl RocksDb {
     pub fn open(config: &Config) -> Result<Self> {
-        // Two write buffers count as cache: a quarter of it, as far as they are at most 64 MiB.
-        let buffer = (config.cache_bytes as usize / 8).min(64 << 20);
-        let name = CString::new(config.dir.join("store").into_os_string().into_encoded_bytes())?;
-        // SAFETY: the functions only make objects and set fields of these; all handles are valid.
-        // They live as long as the process, which serves one row.
-        let (options, write, read) = unsafe {
-            let options = rocksdb_options_create();
-            rocksdb_options_set_create_if_missing(options, 1);
-            rocksdb_options_set_compression(options, 0);
-            rocksdb_options_set_max_background_jobs(options, 2);
-            rocksdb_options_set_write_buffer_size(options, buffer);
-            let table = rocksdb_block_based_options_create();
-            let cache = rocksdb_cache_create_lru(config.cache_bytes as usize - 2 * buffer);
-            rocksdb_block_based_options_set_block_cache(table, cache);
-            let filter = rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS);
-            rocksdb_block_based_options_set_filter_policy(table, filter);
-            rocksdb_options_set_block_based_table_factory(options, table);
-            let write = rocksdb_writeoptions_create();
-            rocksdb_writeoptions_set_sync(write, config.durable.into());
-            (options, write, rocksdb_readoptions_create())
-        };
+        let options = store_options(config.cache_bytes);
+        let (write, read) = (write_options(config.durable), read_options());
+        let name = store_name(&config.dir)?;
         // SAFETY: the options are complete and the name ends with a zero byte.
         let store = checked(|error| unsafe { rocksdb_open(options, name.as_ptr(), error) })?;
         Ok(Self { store, write, read })
