@@ -127,6 +127,12 @@ impl<'p> NodeRef<'p> {
         (0..LEAF_LINES).for_each(|line| self.page.prefetch(64 * line));
     }
 
+    /// Prefetches the lines after those, for a read of most records of a leaf.
+    #[inline(always)]
+    pub fn prefetch_rest(self) {
+        (LEAF_LINES..LINES).for_each(|line| self.page.prefetch(LINE * line));
+    }
+
     /// Prefetches the fences.
     #[inline(always)]
     pub fn prefetch_fences(self) {
