@@ -2,10 +2,11 @@
 //! difference of time.
 //!
 //! `cargo bench -p wattle-benches --bench instructions -- [work=NAME,..] [records=100000]
-//! [hints=on|off]`
+//! [value=120] [hints=on|off]`
 //!
 //! TPC-C runs with `--hints prefetch --delivery-queue on`, as the benchmark `tpcc` does;
-//! `hints=off` leaves them out.
+//! `hints=off` leaves them out. `value=` is the length of the values that `scan`, `range`, `visit`
+//! and `whole` read.
 //!
 //! Needs `valgrind`. Each work runs in a process of its own, with one thread and the back end
 //! `memory`, and only the thread that runs the operations is counted: background threads are not.
@@ -198,6 +199,9 @@ fn operate_large(work: &str, session: &Session, tree: &Tree, keys: &[[u8; 8]]) {
 /// Runs the operations of one work in this process.
 fn run_tree(work: &str, mut records: usize) -> wattle::Result<()> {
     let (mut operations, mut len) = (OPERATIONS, VALUE);
+    if ["scan", "range", "visit", "whole"].contains(&work) {
+        len = argument("value", VALUE);
+    }
     if work.starts_with("large-") {
         (records, operations, len) = (records / FEWER, OPERATIONS / FEWER, LARGE);
     }
@@ -296,13 +300,15 @@ fn main() -> ExitCode {
         _ => {}
     }
     let records = argument("records", 100_000).to_string();
+    let value = format!("value={}", argument("value", VALUE));
     let wanted = text("work", "");
     let is_wanted =
         |work: &&&str| wanted.is_empty() || wanted.split(',').any(|name| name == **work);
     let scratch = tempfile::tempdir().expect("a folder for profiles");
     println!("work, instructions for each operation");
     for work in TREE_WORK.iter().filter(is_wanted) {
-        let counted = count(&["instructions::measured"], &[TREE, work, &records], scratch.path());
+        let counted =
+            count(&["instructions::measured"], &[TREE, work, &records, &value], scratch.path());
         let fewer = if work.starts_with("large-") { FEWER } else { 1 };
         let operations = (OPERATIONS / fewer) as f64;
         println!("{work:<14} {:>10.1}", counted.instructions as f64 / operations);

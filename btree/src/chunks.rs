@@ -5,9 +5,10 @@
 //!
 //! **A read** makes one descent for the first chunk, and then goes from leaf to leaf. All chunks
 //! that lie in one leaf are copied before the leaf is validated. The next leaf needs no descent if
-//! the parent is unchanged: as in a scan, it begins at the fence where the last one ended. When a
-//! leaf is not in memory, the reads of those after it start together with its own, as far as the
-//! limit of the pool allows; the number of leaves is known from the length.
+//! the parent is unchanged: as in a scan, it begins at the fence where the last one ended. It is
+//! prefetched while this one is copied. When a leaf is not in memory, the reads of those after it
+//! start together with its own, as far as the limit of the pool allows; the number of leaves is
+//! known from the length.
 //!
 //! A chunk is written once, under an id that is never used again, and removed when no snapshot
 //! needs it. So chunks that are all there are those of one version of the value.
@@ -17,14 +18,15 @@ use crate::{
     descend::{Direction, Path, Seek},
     journal::Context,
     large_value::{CHUNK, CHUNK_KEY, LargeValue},
-    node::NodeRef,
+    node::{LEAF_LINES, NodeRef},
     read_ahead::ReadAhead,
+    scan_place::{Neighbour, Turn, neighbour},
     step::{Step, Stop},
     tree::Tree,
     write::{Mode, Value},
 };
 use std::ops::Range;
-use wattle_buffer::{Fault, For, Optimistic};
+use wattle_buffer::{Fault, For, Optimistic, PageRef, page::LINE};
 
 /// Chunks that share a leaf, at least, but for those at the ends of a value.
 const CHUNKS_IN_LEAF: u64 = 2;
@@ -137,7 +139,14 @@ impl Tree {
                 None => self.descend(&key, 0)?,
             };
             let (start, at) = (value.len(), reader.at);
-            let copied = self.copy_chunks(path.node, &key, reader, value);
+            let after = path.parent.and_then(|(parent, position)| {
+                neighbour(parent, position, Turn::Upper).map(|after| (parent, after))
+            });
+            if leaves == 0 && reader.end - at >= CHUNK as u64 / 2 {
+                NodeRef::from(path.node.page()).prefetch_rest();
+            }
+            let next = after.and_then(|(_, after)| self.chunks_after(reader, after));
+            let copied = self.copy_chunks(path.node, &key, reader, value, next);
             let valid = match path.node.validate() {
                 Ok(()) => copied,
                 Err(restart) => Err(restart.into()),
@@ -158,12 +167,19 @@ impl Tree {
             }
             reader.ahead.pass_leaf();
             leaves += 1;
-            beside = path.parent.and_then(|(parent, position)| {
-                let siblings = NodeRef::from(parent.page()).count();
-                (position < siblings).then_some((parent, position + 1))
-            });
+            beside = after.map(|(parent, after)| (parent, after.position));
         }
         Ok(true)
+    }
+
+    /// The page of the next leaf, if it is in memory and the read probably goes on there. Its
+    /// chunks lie where those of this leaf do.
+    #[inline(always)]
+    fn chunks_after(&self, reader: &ChunkReader, after: Neighbour) -> Option<PageRef<'_>> {
+        let frame =
+            after.frame.filter(|_| reader.end - reader.at > CHUNKS_IN_LEAF * CHUNK as u64)?;
+        self.pool.prefetch_lines(frame, LEAF_LINES, For::Read);
+        self.pool.any_page(frame)
     }
 
     #[inline(always)]
@@ -175,14 +191,15 @@ impl Tree {
         }
     }
 
-    /// Copies the next chunks, the first of which has the key `key`, as far as they lie in a leaf.
-    /// The caller validates the leaf.
+    /// Copies the next chunks, the first of which has the key `key`, as far as they lie in a leaf,
+    /// and prefetches those of the leaf `beside` meanwhile. The caller validates the leaf.
     fn copy_chunks(
         &self,
         leaf: Optimistic<'_>,
         key: &[u8],
         reader: &mut ChunkReader,
         value: &mut Vec<u8>,
+        beside: Option<PageRef<'_>>,
     ) -> Step<Next> {
         let node = NodeRef::from(leaf.page());
         if !self.checked(&leaf, node.covers(key))? {
@@ -205,6 +222,9 @@ impl Tree {
             let begin = chunk * CHUNK as u64;
             let skip = (reader.at - begin) as usize;
             let take = (reader.end - begin).min(len as u64) as usize - skip;
+            if let Some(beside) = beside {
+                (offset..offset + len).step_by(LINE).for_each(|at| beside.prefetch(at));
+            }
             self.checked(&leaf, leaf.page().append_to(offset + skip, take, value))?;
             reader.at += take as u64;
             if reader.is_done() {

@@ -151,8 +151,10 @@ impl Tree {
         leaf.unchanged();
         author.undone(key);
         if !self.purge_leaf(cx, &mut leaf, author) {
+            // Asked under the latch that is held anyway: a run of inserts needs no other descent.
+            let may_redistribute = self.may_redistribute(&leaf, key, value_len).is_some();
             drop(leaf);
-            if !self.redistribute_step(cx, key, value_len)? {
+            if !may_redistribute || !self.redistribute_step(cx, key, value_len)? {
                 self.split_step(cx, key, value_len)?;
             }
         }

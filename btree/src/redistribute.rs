@@ -53,25 +53,14 @@ impl Tree {
         key: &[u8],
         value_len: usize,
     ) -> Step<bool> {
-        if !self.forest.redistributes() || key.len() + value_len < LEAST {
-            return Ok(false);
-        }
         let _scope = scope(ScopePart::StructureChanges);
         cx.check_room(true)?;
         let path = self.descend(key, 0)?;
         let Some((parent, position)) = path.parent else { return Ok(false) };
         // Looked at under the latch: a view needs bytes that do not change.
         let leaf = path.node.upgrade()?;
-        let found = NodeRef::from(leaf.page()).search(key).ok().filter(|search| !search.found);
-        let Some(search) = found else { return Ok(false) };
-        let new = Pending { position: search.position, key, value_len };
+        let Some(new) = self.may_redistribute(&leaf, key, value_len) else { return Ok(false) };
         let view = NodeView::from(leaf.bytes());
-        if view.count() == 0
-            || may_begin_run(&leaf, new.position)
-            || view.is_sequential(new, run_at(&leaf, new.position))
-        {
-            return Ok(false);
-        }
         let parent_node = NodeRef::from(parent.page());
         let siblings = parent_node.count();
         let neighbours = [Some(position + 1).filter(|at| *at <= siblings), position.checked_sub(1)];
@@ -90,6 +79,25 @@ impl Tree {
         };
         let Some(neighbour) = neighbour else { return Ok(false) };
         Ok(self.redistribute(cx, (&mut parent, position.min(at)), leaf, neighbour, new))
+    }
+
+    /// The new record, if the latched leaf, which is full, may give records to a neighbour for it.
+    pub(crate) fn may_redistribute<'k>(
+        &self,
+        leaf: &Exclusive<'_>,
+        key: &'k [u8],
+        value_len: usize,
+    ) -> Option<Pending<'k>> {
+        if !self.forest.redistributes() || key.len() + value_len < LEAST {
+            return None;
+        }
+        let found = NodeRef::from(leaf.page()).search(key).ok().filter(|search| !search.found)?;
+        let new = Pending { position: found.position, key, value_len };
+        let view = NodeView::from(leaf.bytes());
+        let goes_on = view.count() == 0
+            || may_begin_run(leaf, new.position)
+            || view.is_sequential(new, run_at(leaf, new.position));
+        (!goes_on).then_some(new)
     }
 
     /// Moves records from `giver` to `taker`; the parent's separator at `between` is between them.

@@ -7,7 +7,8 @@
 //! last copy. The next leaf needs none if its parent is unchanged since: then the sibling of the
 //! last leaf begins at the fence where that one ended, because the version of the leaf was taken
 //! before its parent was validated, and was valid after the copy. If a version differs, the cursor
-//! descends from the root.
+//! descends from the root. A scan that has gone to the end of a leaf prefetches the next one during
+//! each copy: the position in the parent is a guess then, which is checked when it is used.
 //!
 //! Each copy is consistent in itself. The view decides whether the scan as a whole is a snapshot:
 //! it replaces the records of each copy by the versions that it sees. Ghosts are left out.
@@ -18,7 +19,9 @@ use crate::{
     large_value::LargeValue,
     node::NodeRef,
     read_ahead::ReadAhead,
-    scan_place::{Next, Part, Rest, Turn, assign, far_bound, find, first, next_of},
+    scan_place::{
+        Neighbour, Next, Part, Rest, Turn, assign, far_bound, find, first, neighbour, next_of,
+    },
     step::{Step, Stop},
     tree::Tree,
     view::{Seen, View},
@@ -26,7 +29,7 @@ use crate::{
 use std::ops::Bound;
 use wattle_buffer::{
     Error, Fault, For, Moment, Optimistic, PageId, PageImage, PageRef, Restart, Result, ScopePart,
-    Swip, Target, TreeId, scope,
+    TreeId, scope,
 };
 
 /// A scan and its position. Holds no latch and no frame between two steps.
@@ -61,6 +64,9 @@ pub struct Cursor {
     bytes: Vec<u8>,
     /// How many entries the next copy has at most.
     batch: usize,
+    /// The scan has copied a leaf to its end, or was said to take more: it will probably need the
+    /// whole next leaf.
+    goes_on: bool,
     /// The leaf whose other entries the next copy takes.
     rest: Option<Rest>,
     /// Parent of the next leaf, and the position there.
@@ -83,8 +89,7 @@ const BATCH_GROWTH: usize = 4;
 const LOOK_SHARE: usize = 2;
 /// Entries of the first copy of a scan that needs fewer.
 const LEAST_BATCH: usize = 4;
-/// Cache lines of the next leaf that are prefetched. The processor recognises the order in which
-/// the others are copied.
+/// Cache lines of the second leaf of a scan that are prefetched: the scan may not need them.
 const NEXT_LINES: usize = 16;
 
 /// A version that replaces an entry of the copy.
@@ -129,6 +134,7 @@ impl Cursor {
             older: Vec::new(),
             bytes: Vec::new(),
             batch: FIRST_BATCH,
+            goes_on: false,
             rest: None,
             beside: None,
             ahead: ReadAhead::default(),
@@ -147,6 +153,7 @@ impl Cursor {
         self.key.clear();
         self.drop_copy();
         self.batch = FIRST_BATCH;
+        self.goes_on = false;
         self.ahead.restart(None);
     }
 
@@ -229,7 +236,12 @@ impl Cursor {
             tree.checked(&leaf, node.key_to(last, &mut self.scratch))?;
         }
         let count = node.count();
-        let copied = node.copy_entries(part.from, part.to, &mut self.image);
+        let neighbour = match rest {
+            None => parent.and_then(|(parent, at)| neighbour(parent, at, part.turn)),
+            Some(_) => None,
+        };
+        let beside = self.page_ahead(tree, neighbour);
+        let copied = node.copy_entries(part.from, part.to, &mut self.image, beside);
         tree.checked(&leaf, copied)?;
         leaf.track();
         leaf.validate()?;
@@ -260,9 +272,17 @@ impl Cursor {
                 let parent = parent.map(|(parent, position)| (parent.moment(), position));
                 self.rest = Some(Rest { leaf: leaf.moment(), page, part: rest, parent });
             }
-            None => self.turn(tree, part.turn, parent),
+            None => self.turn(tree, part.turn, neighbour),
         }
         Ok(())
+    }
+
+    /// The page of the next leaf, if a copy should prefetch it.
+    #[inline(always)]
+    fn page_ahead<'t>(&self, tree: &'t Tree, next: Option<Neighbour>) -> Option<PageRef<'t>> {
+        let frame = next.filter(|_| self.goes_on)?.frame?;
+        tree.pool.prefetch_lines(frame, 1, For::Read);
+        tree.pool.any_page(frame)
     }
 
     /// A valid copy was made of a leaf that a descent led to.
@@ -283,35 +303,23 @@ impl Cursor {
     }
 
     /// The copy goes to the end of the leaf: sets the place of the next one, and prefetches that
-    /// leaf if it is in memory. `parent`: of this leaf, with its position, if it is known.
+    /// leaf if it is in memory, unless that was done during the copy.
     #[inline(always)]
-    fn turn(&mut self, tree: &Tree, turn: Turn, parent: Option<(Optimistic<'_>, usize)>) {
+    fn turn(&mut self, tree: &Tree, turn: Turn, neighbour: Option<Neighbour>) {
         self.rest = None;
         self.beside = None;
+        self.next = next_of(turn);
         let fence = match turn {
             Turn::Upper => &self.upper,
             Turn::Lower => &self.lower,
-            Turn::End => {
-                self.next = Next::End;
-                return;
-            }
+            Turn::End => return,
         };
         self.next_key.clear();
         self.next_key.extend_from_slice(fence);
-        let Some((parent, position)) = parent else {
-            self.next = next_of(turn);
-            return;
-        };
-        // Numbers of the parent mean something only if it is unchanged when they are used.
-        let node = NodeRef::from(parent.page());
-        let beside = match turn {
-            Turn::Upper => (position < node.count()).then_some(position + 1),
-            _ => position.checked_sub(1),
-        };
-        self.next = next_of(turn);
-        let Some(beside) = beside else { return };
-        self.beside = Some((parent.moment(), beside));
-        if let Target::Hot(frame) = Swip(node.swip(beside)).target() {
+        let was_going = std::mem::replace(&mut self.goes_on, true);
+        let Some(Neighbour { parent, position, frame }) = neighbour else { return };
+        self.beside = Some((parent, position));
+        if let (Some(frame), false) = (frame, was_going) {
             tree.pool.prefetch_lines(frame, NEXT_LINES, For::Read);
         }
     }
@@ -322,6 +330,7 @@ impl Cursor {
     pub fn expect(&mut self, records: usize) {
         self.ahead.restart(Some(records));
         self.batch = records.max(LEAST_BATCH);
+        self.goes_on = records > FIRST_BATCH;
     }
 
     /// Reads to start, without waiting for them, when the first attempt of a [`Cursor::load_step`]

@@ -2,11 +2,12 @@
 
 use crate::{
     descend::{Direction, Path, Seek},
+    node::NodeRef,
     step::Step,
     tree::Tree,
 };
 use std::ops::Bound;
-use wattle_buffer::{For, Moment, PageId};
+use wattle_buffer::{For, FrameId, Moment, Optimistic, PageId, Swip, Target};
 
 /// Where the next copy begins; the key is `Cursor::next_key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,34 @@ pub(crate) struct Rest {
     pub(crate) part: Part,
     /// Its parent, and its position there.
     pub(crate) parent: Option<(Moment, usize)>,
+}
+
+/// A leaf beside another one, below the same parent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Neighbour {
+    /// The parent. The rest means something only if it is unchanged when that is used.
+    pub(crate) parent: Moment,
+    /// Position in the parent.
+    pub(crate) position: usize,
+    /// Its frame, if it is in memory, to prefetch it.
+    pub(crate) frame: Option<FrameId>,
+}
+
+/// The leaf beside the one at `position`, where a scan goes on. None: it has another parent, or the
+/// scan ends.
+#[inline(always)]
+pub(crate) fn neighbour(parent: Optimistic<'_>, position: usize, turn: Turn) -> Option<Neighbour> {
+    let node = NodeRef::from(parent.page());
+    let position = match turn {
+        Turn::Upper => (position < node.count()).then_some(position + 1),
+        Turn::Lower => position.checked_sub(1),
+        Turn::End => None,
+    }?;
+    let frame = match Swip(node.swip(position)).target() {
+        Target::Hot(frame) => Some(frame),
+        Target::Evicted(_) => None,
+    };
+    Some(Neighbour { parent: parent.moment(), position, frame })
 }
 
 /// The beginning of a scan, and its key.

@@ -107,7 +107,8 @@ impl Tree {
     ) -> Step<()> {
         let _scope = scope(ScopePart::StructureChanges);
         cx.check_room(true)?;
-        if !cx.worker.has_reserve(RESERVE) {
+        // No latch is held. Only where frames are lacking the whole operation stops and runs again.
+        if !cx.worker.try_reserve(RESERVE) {
             return Err(Stop::Fault(Fault::Pages(RESERVE)));
         }
         let path = self.descend(key, level)?;

@@ -10,10 +10,13 @@ use crate::{
     racy::{self, For},
 };
 use crc_fast::crc32_iscsi;
-use std::{cmp::Ordering, marker::PhantomData};
+use std::{cmp::Ordering, marker::PhantomData, ops::Range};
 
 /// Bytes of a page: 4 KiB, the unit of I/O and of the buffer pool.
 pub const PAGE_SIZE: usize = 4096;
+
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
 
 /// Version of the page format. Stored in every page.
 pub const FORMAT_VERSION: u8 = 1;
@@ -300,6 +303,28 @@ impl<'p> PageRef<'p> {
         what.prefetch(self.ptr.wrapping_add(at & (PAGE_SIZE - 1)));
     }
 
+    /// Copies some cache lines of the page, and prefetches the same lines of `beside`, which will
+    /// be copied next: its cache misses overlap this copy.
+    ///
+    /// # Panics
+    /// If there are no such lines.
+    #[inline]
+    pub fn copy_lines(self, lines: Range<usize>, image: &mut PageImage, beside: PageRef<'_>) {
+        let into = &mut image.0.as_chunks_mut::<LINE>().0[lines.clone()];
+        if cfg!(shuttle) {
+            // One copy has fewer places where the model checker may switch threads.
+            let into = into.as_flattened_mut();
+            return self.copy_to(LINE * lines.start, into).expect("lines of the page");
+        }
+        for (line, into) in lines.zip(into) {
+            beside.prefetch(LINE * line);
+            // SAFETY: an image has as many lines as a page, and the slice above has this one.
+            let from = unsafe { self.ptr.add(LINE * line) };
+            // SAFETY: a line of the page, see `new`; `into` is private.
+            unsafe { racy::copy_out(from, into.as_mut_ptr(), LINE) };
+        }
+    }
+
     /// Copies the whole page.
     #[inline]
     pub fn copy_image(self, image: &mut PageImage) {
@@ -437,6 +462,23 @@ mod tests {
             assert_eq!(stored, crc32c::crc32c(&image.0[4..]), "page {round}");
             let part = &image.0[round..round + 67 * round % 4000];
             assert_eq!(crc_fast::crc32_iscsi(part), crc32c::crc32c(part), "{} bytes", part.len());
+        }
+    }
+
+    #[test]
+    fn a_copy_of_lines_leaves_the_other_bytes_alone() {
+        let mut page = PageImage::zeroed();
+        for (at, byte) in page.0.iter_mut().enumerate() {
+            *byte = (at % 255) as u8 + 1;
+        }
+        let view = PageRef::of_image(&page);
+        for lines in [0..0, 0..1, 0..64, 5..9, 63..64, 64..64] {
+            let mut copy = PageImage::zeroed();
+            view.copy_lines(lines.clone(), &mut copy, view);
+            let copied = LINE * lines.start..LINE * lines.end;
+            assert_eq!(copy.0[copied.clone()], page.0[copied.clone()], "{lines:?}");
+            let others = copy.0.iter().enumerate().filter(|(at, _)| !copied.contains(at));
+            assert!(others.into_iter().all(|(_, byte)| *byte == 0), "{lines:?}");
         }
     }
 }

@@ -317,6 +317,13 @@ impl Pool {
         self.memory.prefetch_lines(frame, lines, what);
     }
 
+    /// The page of a frame, to prefetch or to guess from. The id may be any racy number.
+    #[inline(always)]
+    pub fn any_page(&self, frame: FrameId) -> Option<PageRef<'_>> {
+        self.memory.headers().get(frame.0 as usize)?;
+        Some(self.memory.page_ref(frame))
+    }
+
     #[inline(always)]
     pub(crate) fn prefetch_evict_candidate(&self, frame: FrameId) {
         if tuning::EVICT_PREFETCH {

@@ -352,9 +352,14 @@ impl<'a, 'p> NodeMut<'a, 'p> {
     /// Lays the node out with a prefix that suits the new key, and inserts.
     #[cold]
     fn rebuild_and_insert(&mut self, entry: NewEntry<'_>) -> Result<(), Full> {
+        let (view, pending) = (self.view(), Some((entry.key, entry.value.len())));
+        let pieces = [Piece::all(view)];
+        let items = pieces[0].items();
+        // Before a page is cleared: in a full leaf at an edge of the tree mostly nothing fits.
+        let plan = view.outline(pending).plan(items.clone())?;
         let mut image = PageImage([0; PAGE_SIZE]);
-        let items = Piece::all(self.view()).items();
-        self.lay_out(&mut image, Some((entry.key, entry.value.len())), items)?;
+        image.0[..header::END].copy_from_slice(&view.bytes()[..header::END]);
+        view.outline(pending).lay_out_as(&plan, &mut image, items, children(&pieces));
         NodeMut::new(&mut PageMut::of_image(&mut image)).insert(entry, false)?;
         self.page.write_image(&image);
         Ok(())

@@ -11,7 +11,8 @@
 use super::layout::*;
 use std::cmp::Ordering;
 use wattle_buffer::{
-    For, PAGE_SIZE, PageId, PageImage, PageKind, PageRef, Restart, TreeId, page::header,
+    For, PAGE_SIZE, PageId, PageImage, PageKind, PageRef, Restart, TreeId,
+    page::{LINE, header},
 };
 
 /// The position of a key in a leaf, or its position if it were inserted.
@@ -30,6 +31,9 @@ const WHOLE_ENTRIES: usize = 16;
 
 /// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
 pub(crate) const LEAF_LINES: usize = 6;
+
+/// Cache lines of a page.
+const LINES: usize = PAGE_SIZE / LINE;
 
 /// Most bytes of a record that are prefetched.
 const PREFETCHED_RECORD: usize = 640;
@@ -121,6 +125,12 @@ impl<'p> NodeRef<'p> {
     #[inline(always)]
     pub fn prefetch_lines(self) {
         (0..LEAF_LINES).for_each(|line| self.page.prefetch(64 * line));
+    }
+
+    /// Prefetches the lines after those, for a read of most records of a leaf.
+    #[inline(always)]
+    pub fn prefetch_rest(self) {
+        (LEAF_LINES..LINES).for_each(|line| self.page.prefetch(LINE * line));
     }
 
     /// Prefetches the fences.
@@ -457,18 +467,26 @@ impl<'p> NodeRef<'p> {
         self.page.append_to(slot.offset(), slot.value_len(), into)
     }
 
-    /// Copies the entries `from..to` to their offsets in `image`, with header and prefix, which
-    /// reading them needs. If they are most of the entries, copies the whole page.
+    /// Copies the entries `from..to` of a leaf to their offsets in `image`, with header and prefix,
+    /// which reading them needs. If they are most of the entries, copies all bytes in use, and
+    /// prefetches those of `beside`, the leaf that is copied next.
     pub fn copy_entries(
         self,
         from: usize,
         to: usize,
         image: &mut PageImage,
+        beside: Option<PageRef<'_>>,
     ) -> Result<(), Restart> {
         let entries = to.saturating_sub(from);
         let share = entries * WHOLE_SHARE.1 > self.count() * WHOLE_SHARE.0;
         if share || entries > WHOLE_ENTRIES {
-            self.page.copy_image(image);
+            // Leaves of one tree are about equally full. Without a next leaf, prefetching the lines
+            // that are copied does nothing.
+            let beside = beside.unwrap_or(self.page);
+            let end = arrays_end(self.capacity(), false).div_ceil(LINE).min(LINES);
+            let top = (self.short(HEAP_TOP) / LINE).clamp(end, LINES);
+            self.page.copy_lines(0..end, image, beside);
+            self.page.copy_lines(top..LINES, image, beside);
             return Ok(());
         }
         let mut copy = |at: usize, len: usize| {

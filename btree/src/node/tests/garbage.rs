@@ -8,6 +8,10 @@ fn read_everything(image: &PageImage, random: &mut Random) {
     let node = node_ref(image);
     node.prefetch();
     let mut into = Vec::new();
+    let mut copy = PageImage([0; PAGE_SIZE]);
+    for (from, to) in [(0, 1), (2, 9), (0, COUNT_MASK), (9, 2)] {
+        let _ = node.copy_entries(from, to, &mut copy, None);
+    }
     let keys = [0, 1, 3, 4, 5, 8, 24, 1024].map(|len| random.bytes(len));
     for key in keys.iter().chain([&vec![0; 12], &vec![255; 12]]) {
         let _ = (node.search(key), node.child_position(key));

@@ -42,6 +42,10 @@ impl Row {
         assert!(node.is_leaf() && node.level() == 0 && node.tree_id() == TreeId(3));
         assert_eq!(node.free_bytes() + node.used_bytes(), PAGE_SIZE);
         assert_eq!(node.used_bytes(), NodeView::from(&**image).used_bytes());
+        // A scan reads nothing else from its copy than what was copied.
+        let mut copy = PageImage([0xa5; PAGE_SIZE]);
+        node.copy_entries(0, node.count(), &mut copy, Some(node.page())).unwrap();
+        assert_eq!(records(&copy), model);
         for (position, key) in model.keys().enumerate() {
             assert_eq!(node.search(key), Ok(Search { position, found: true }));
             for near in near(key).iter().filter(|near| covers(image, near)) {
