@@ -11,6 +11,7 @@
 use crate::{
     catalog::{OpenTree, TreeTag},
     limits::limit,
+    txn::Adopted,
 };
 use parking_lot::Mutex;
 use std::{
@@ -21,6 +22,7 @@ use std::{
     },
 };
 use wattle_btree::{Before, LargeValue, Undo, is_ghost};
+use wattle_buffer::TreeId;
 
 /// Pieces of garbage that are sorted together.
 const BATCH: usize = limit(4096, 16);
@@ -57,6 +59,9 @@ struct Lists {
     replaced: VecDeque<(u64, Arc<TreeTag>, LargeValue)>,
     /// Ghosts that a large transaction keeps from being removed, by tree.
     held: Vec<HeldGhosts>,
+    /// Large values to be taken off the list in the catalog, because a record refers to them: the
+    /// tree of the chunks, and the time that the horizon must have reached.
+    adopted: VecDeque<(u64, TreeId, LargeValue)>,
 }
 
 /// The ghost of a record.
@@ -87,7 +92,7 @@ impl Lists {
     fn has_work(&self) -> bool {
         let garbage =
             !self.ghosts.is_empty() || !self.searches.is_empty() || !self.replaced.is_empty();
-        garbage || !self.held.is_empty()
+        garbage || !self.held.is_empty() || !self.adopted.is_empty()
     }
 
     /// Adds a ghost. Above the limit its tree is searched instead: ghosts that wait for an old
@@ -172,6 +177,30 @@ impl GarbageQueue {
             0,
             large.into_iter().map(|large| Garbage::Large(tree.tag.clone(), large)).collect(),
         );
+    }
+
+    /// Adds listed values of a transaction that was rolled back.
+    pub fn add_forsaken(&self, values: impl IntoIterator<Item = Adopted>) {
+        let values = values.into_iter();
+        self.add(0, values.map(|value| Garbage::Large(value.tag, value.large)).collect());
+    }
+
+    /// Adds listed values of a transaction that has committed.
+    pub fn add_adopted(&self, values: impl IntoIterator<Item = Adopted>) {
+        let values = values.into_iter().map(|value| (0, value.chunks, value.large));
+        self.lists.lock().adopted.extend(values);
+    }
+
+    /// Takes a value that is to be taken off the list in the catalog.
+    pub fn take_adopted(&self, before: u64) -> Option<(TreeId, LargeValue)> {
+        let mut lists = self.lists.lock();
+        let at = lists.adopted.iter().position(|(time, ..)| *time <= before)?;
+        lists.adopted.remove(at).map(|(_, chunks, large)| (chunks, large))
+    }
+
+    /// Gives it back, for when no snapshot is older than `time`.
+    pub fn give_adopted_back(&self, time: u64, (chunks, large): (TreeId, LargeValue)) {
+        self.lists.lock().adopted.push_back((time, chunks, large));
     }
 
     /// Whether something waits.

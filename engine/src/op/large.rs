@@ -4,6 +4,7 @@
 
 use super::{
     check::noted,
+    direct::write_directly,
     read::look_up,
     record::{change_in, write_step},
     whole::whole,
@@ -136,29 +137,35 @@ async fn write_large_steps<R: Resolve>(
     let store = session.core().catalog.large(session.system(), session.cx(), &tree.open)?;
     let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
     txn.start_writing(session.system(), &tree.open);
-    write_chunks(session, txn, store, large, value).await?;
+    if !write_directly(session, txn, tree, store, key, (large, value)).await? {
+        write_chunks(session, Some(txn), store, (large, value), 0).await?;
+    }
     let (new, alone) = (Value::Large(large), alone.filter(|_| known.is_none()));
     let written = large_record_in(session, txn, &tree.open, key, new, mode, alone).await?;
     if !written.existed && mode == Mode::Update {
         // The record was removed meanwhile, within the snapshot: no record will refer to the
         // chunks.
-        discard_in(session, txn, tree, Some(large)).await?;
+        match txn.adopted.pop_if(|adopted| adopted.large == large) {
+            Some(adopted) => session.system().garbage.add_forsaken([adopted]),
+            None => discard_in(session, txn, tree, Some(large)).await?,
+        }
         return Ok(false);
     }
     discard_in(session, txn, tree, written.orphan).await?;
     Ok(known.unwrap_or(written.existed))
 }
 
-async fn write_chunks<R: Resolve>(
+/// Writes the chunks of a value from number `done` on: in a transaction, or in none if the value is
+/// on the list of those to be cleared away.
+pub(super) async fn write_chunks<R: Resolve>(
     session: &R,
-    txn: &mut Txn,
+    txn: Option<&mut Txn>,
     store: &LargeStore,
-    large: LargeValue,
-    value: &[u8],
+    (large, value): (LargeValue, &[u8]),
+    mut done: u64,
 ) -> Result<()> {
     let core = session.core();
-    let mut author = SystemAuthor::new(&core.txns, store.tree.id(), Some(txn));
-    let mut done = 0;
+    let mut author = SystemAuthor::new(&core.txns, store.tree.id(), txn);
     while done < large.chunks() {
         let before = done;
         run(session, |restarts| {

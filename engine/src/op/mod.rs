@@ -27,6 +27,7 @@ pub(crate) mod auto;
 mod check;
 mod chunks;
 pub(crate) mod delete;
+pub(crate) mod direct;
 pub(crate) mod ends;
 pub(crate) mod extent;
 mod large;

@@ -6,7 +6,7 @@ use super::{
     tree_handles::SessionHandles,
 };
 use crate::{
-    catalog::OpenTree,
+    catalog::{OpenTree, TreeTag},
     garbage::Garbage,
     limits::limit,
     mvcc::{OwnedVersion, Savepoint, SnapshotSlot, TxnState, UndoBuffer},
@@ -15,8 +15,8 @@ use std::{
     cell::{Cell, RefCell},
     sync::Arc,
 };
-use wattle_btree::{Context, Hint, Journal};
-use wattle_buffer::{Error, FrameId, Gsn, Owner, Result, ScopePart, scope};
+use wattle_btree::{Context, Hint, Journal, LargeValue};
+use wattle_buffer::{Error, FrameId, Gsn, Owner, Result, ScopePart, TreeId, scope};
 use wattle_wal::Kind;
 
 /// How many frames a transaction remembers because their pages have its mark as version hint.
@@ -31,6 +31,24 @@ const MAX_TREES: usize = 64;
 /// A place in the changes of a transaction: the undo entries before it, and the changes of trees.
 /// Both only grow, except by rollbacks.
 pub(crate) type Place = (Savepoint, usize);
+
+/// A place to which a transaction can roll back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub undo: Savepoint,
+    /// Length of [`Txn::garbage`].
+    pub garbage: usize,
+    /// Length of [`Txn::adopted`].
+    pub adopted: usize,
+}
+
+/// A large value whose bytes are in the data file and not in the log, listed in the catalog.
+pub(crate) struct Adopted {
+    pub tag: Arc<TreeTag>,
+    /// The tree of its chunks.
+    pub chunks: TreeId,
+    pub large: LargeValue,
+}
 
 /// Boxed, so that it does not move. A session begins its next transaction in the box of one that
 /// has ended.
@@ -59,6 +77,9 @@ pub(crate) struct Txn {
     pub seen: Cell<u64>,
     pub reads: Option<RefCell<ReadSet>>,
     pub garbage: Vec<Garbage>,
+    /// Large values that a commit takes off the list in the catalog, and a rollback gives to the
+    /// janitor.
+    pub adopted: Vec<Adopted>,
     /// Bytes of the keys of ghosts among it, and of some that were taken back.
     ghost_bytes: usize,
     /// Why it can only be aborted.
@@ -109,6 +130,7 @@ impl Txn {
             seen: Cell::new(0),
             reads: None,
             garbage: Vec::new(),
+            adopted: Vec::new(),
             ghost_bytes: 0,
             must_abort: None,
             hidden: Cell::new(false),
@@ -248,8 +270,17 @@ impl Txn {
     }
 
     /// The position to which [`super::rollback`] can go back.
-    pub fn savepoint(&self) -> (Savepoint, usize) {
-        (self.undo.mark(), self.garbage.len())
+    pub fn savepoint(&self) -> Mark {
+        let (garbage, adopted) = (self.garbage.len(), self.adopted.len());
+        Mark { undo: self.undo.mark(), garbage, adopted }
+    }
+
+    /// Gives the large values after the first `len` to the janitor: a rollback has put the records
+    /// back that referred to them.
+    pub fn forsake(&mut self, system: &TxnSystem, len: usize) {
+        if len < self.adopted.len() {
+            system.garbage.add_forsaken(self.adopted.drain(len..));
+        }
     }
 
     /// Number of the next roll-back to a savepoint.
@@ -320,6 +351,9 @@ impl Txn {
         self.open_trees(state.id(), time);
         let ticket = ticket(epoch, time);
         system.garbage.add(time, std::mem::take(&mut self.garbage));
+        if !self.adopted.is_empty() {
+            system.garbage.add_adopted(self.adopted.drain(..));
+        }
         self.end();
         (ticket, time)
     }
@@ -360,6 +394,7 @@ impl Txn {
         self.undo.clear();
         (self.pending, self.taken_off) = (None, false);
         self.frames.clear();
+        debug_assert!(self.adopted.is_empty(), "a commit and a rollback hand them on");
         // Frees memory that only large transactions need.
         (self.garbage, self.ghost_bytes) = (Vec::new(), 0);
         self.rollbacks = Vec::new();
