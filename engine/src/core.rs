@@ -11,7 +11,6 @@ use crate::{
     checkpoint::Checkpoints,
     janitor::Janitor,
     kept_readers::KeptReaders,
-    op::direct::DirectValues,
     session::{idle::IdleStates, state::SessionState},
     store::StoreFile,
     store_info::StoreInfo,
@@ -51,8 +50,6 @@ pub(crate) struct Core {
     pub conflict_wait: Duration,
     /// Upper bound on the wait of an operation for another operation.
     pub stall_timeout: Duration,
-    /// Large values that are not logged.
-    pub direct: DirectValues,
     /// Bulk loads and direct values against backups and compactions.
     pub unlogged_pages: UnloggedPages,
     /// Held by a compaction, and by a verification, during which pages must not move.

@@ -11,7 +11,6 @@
 use crate::{
     catalog::{OpenTree, TreeTag},
     limits::limit,
-    txn::Adopted,
 };
 use parking_lot::Mutex;
 use std::{
@@ -37,6 +36,14 @@ pub(crate) enum Garbage {
     Ghosts(Arc<TreeTag>),
     /// A large value that no record refers to, listed in the catalog.
     Large(Arc<TreeTag>, LargeValue),
+}
+
+/// A large value whose bytes are in the data file and not in the log, listed in the catalog.
+pub(crate) struct Adopted {
+    pub tag: Arc<TreeTag>,
+    /// The tree of its chunks.
+    pub chunks: TreeId,
+    pub large: LargeValue,
 }
 
 /// See the module documentation.

@@ -391,10 +391,10 @@ impl Options {
     }
 
     /// From how many bytes on a value goes to the data file at once and not through the log: it is
-    /// written once, and its commit waits for a sync of the data file beside that of the log. 0:
-    /// never. Default 0. A value of less than 4 KiB always goes through the log; so does one of an
-    /// asynchronous session, one that is written beside a backup or a compaction, and one for which
-    /// there is room only in pages that were freed since the last checkpoint.
+    /// written once, and the write waits for a sync of the data file, whatever the durability is.
+    /// 0: never. Default 0. A value below 4 KiB goes through the log, as does one of an async
+    /// session, one that is written beside a backup or a compaction, and one for which only pages
+    /// have room that were freed since the last checkpoint.
     pub fn direct_value_bytes(mut self, bytes: u64) -> Self {
         self.direct_value_bytes = bytes;
         self

@@ -7,8 +7,35 @@
 //! A large value never waits: beside a backup or a compaction, also one that waits, its bytes go
 //! through the log. So writers that follow each other do not keep a backup from beginning.
 
+use crate::options::Options;
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
+use wattle_buffer::PAGE_SIZE;
+
+/// No shorter value is written directly.
+const LEAST: u64 = 4 << 10;
+
+/// Which values go to the data file directly.
+#[derive(Default)]
+pub(crate) struct DirectValues {
+    /// Those of so many bytes or more.
+    pub least: u64,
+    /// Pages that were freed since the last checkpoint, from which on there should be another one:
+    /// until then they are no use for these values. It is as many bytes of pages as would be in the
+    /// log otherwise.
+    pub freed_pages: usize,
+}
+
+impl DirectValues {
+    fn new(options: &Options) -> DirectValues {
+        let least = match options.direct_value_bytes {
+            0 => u64::MAX,
+            bytes => bytes.max(LEAST),
+        };
+        let freed_pages = options.log_limit() as usize / 2 / PAGE_SIZE;
+        DirectValues { least, freed_pages }
+    }
+}
 
 #[derive(Default)]
 struct Holders {
@@ -21,11 +48,16 @@ struct Holders {
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct UnloggedPages {
+    pub direct: DirectValues,
     holders: Mutex<Holders>,
     ended: Condvar,
 }
 
 impl UnloggedPages {
+    pub fn new(options: &Options) -> UnloggedPages {
+        UnloggedPages { direct: DirectValues::new(options), ..UnloggedPages::default() }
+    }
+
     /// A bulk load begins, if no backup or compaction runs or if it ends within `limit`.
     pub fn load(&self, limit: Duration) -> Option<BulkLoad<'_>> {
         self.enter(limit, |holders| {

@@ -50,8 +50,8 @@ fn swizzling() -> bool {
     std::env::var("WATTLE_TEST_SWIZZLING").is_ok_and(|value| value == "off").not()
 }
 
-/// From how many bytes on values are written directly; `WATTLE_TEST_DIRECT=4096` runs all suites with
-/// that.
+/// From how many bytes on values are written directly; 0: none. `WATTLE_TEST_DIRECT=4096` runs all
+/// suites so.
 fn direct_value_bytes() -> u64 {
     std::env::var("WATTLE_TEST_DIRECT").ok().and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
 }

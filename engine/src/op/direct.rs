@@ -5,61 +5,38 @@
 //! The last chunk or two go through the log. So do all that are left as soon as a backup or a
 //! compaction begins or waits, or the device is full.
 
-use super::large::write_chunks;
+use super::write_chunks::write_chunks;
 use crate::{
     catalog::LargeStore,
     core::Core,
+    garbage::Adopted,
     limits::limit,
-    options::Options,
     session::{resolve::Resolve, step::run},
     tree::Tree,
-    txn::{Adopted, Txn},
+    txn::Txn,
 };
 use wattle_btree::LargeValue;
-use wattle_buffer::{Error, PAGE_SIZE, Result};
+use wattle_buffer::{Error, Result};
 
 /// Leaves that are written before one sync, and that keep a backup waiting: 16 MiB.
 const PIECE: u64 = limit(4096, 7) as u64;
-/// No shorter value is written directly.
-const LEAST: u64 = 4 << 10;
 /// Entries of the list that a writer helps to take off, so that the list stays short.
 const HELP: usize = 2;
-
-/// Which values go to the data file directly.
-pub(crate) struct DirectValues {
-    /// Those of so many bytes or more.
-    pub least: u64,
-    /// Pages that were freed since the last checkpoint, from which on there should be another one:
-    /// until then they are no use for these values. It is as many bytes of pages as would be in the
-    /// log otherwise.
-    pub freed_pages: usize,
-}
-
-impl DirectValues {
-    pub fn new(options: &Options) -> DirectValues {
-        let least = match options.direct_value_bytes {
-            0 => u64::MAX,
-            bytes => bytes.max(LEAST),
-        };
-        let freed_pages = options.log_limit() as usize / 2 / PAGE_SIZE;
-        DirectValues { least, freed_pages }
-    }
-}
 
 impl Core {
     /// Whether there should be a checkpoint because of pages that are of no use before it.
     pub fn needs_freed_pages(&self) -> bool {
-        self.direct.least != u64::MAX
-            && self.pool.allocator().recently_freed() >= self.direct.freed_pages
+        self.unlogged_pages.direct.least != u64::MAX
+            && self.pool.allocator().recently_freed() >= self.unlogged_pages.direct.freed_pages
     }
 
     /// Whether this session writes a value of `len` bytes directly.
     fn writes_directly<R: Resolve>(&self, session: &R, len: u64) -> bool {
-        len >= self.direct.least
+        len >= self.unlogged_pages.direct.least
             && session.may_block()
             && self.log.is_some()
             && self.pool.check_may_wait().is_ok()
-            && self.pool.allocator().recently_freed() <= 2 * self.direct.freed_pages
+            && self.pool.allocator().recently_freed() <= 2 * self.unlogged_pages.direct.freed_pages
     }
 }
 

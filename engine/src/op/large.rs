@@ -8,9 +8,10 @@ use super::{
     read::look_up,
     record::{change_in, write_step},
     whole::whole,
+    write_chunks::write_chunks,
 };
 use crate::{
-    catalog::{LargeStore, OpenTree},
+    catalog::OpenTree,
     garbage::Garbage,
     session::{
         conflict_wait::Waits,
@@ -21,7 +22,7 @@ use crate::{
     txn::{SystemAuthor, Txn, check_record},
 };
 use std::sync::Arc;
-use wattle_btree::{self as btree, LargeValue, Mode, Stop, Value, Written};
+use wattle_btree::{self as btree, LargeValue, Mode, Value, Written};
 use wattle_buffer::{Error, Result};
 
 /// Writes a record whose value does not fit a leaf. `alone`: the transaction has no other change,
@@ -153,34 +154,6 @@ async fn write_large_steps<R: Resolve>(
     }
     discard_in(session, txn, tree, written.orphan).await?;
     Ok(known.unwrap_or(written.existed))
-}
-
-/// Writes the chunks of a value from number `done` on: in a transaction, or in none if the value is
-/// on the list of those to be cleared away.
-pub(super) async fn write_chunks<R: Resolve>(
-    session: &R,
-    txn: Option<&mut Txn>,
-    store: &LargeStore,
-    (large, value): (LargeValue, &[u8]),
-    mut done: u64,
-) -> Result<()> {
-    let core = session.core();
-    let mut author = SystemAuthor::new(&core.txns, store.tree.id(), txn);
-    while done < large.chunks() {
-        let before = done;
-        run(session, |restarts| {
-            let (cx, author) = (session.cx(), &mut author);
-            match store.tree.write_chunks_step(cx, large, value, author, restarts, &mut done) {
-                // A leaf was split: the next leaf is a step of its own, before which other tasks
-                // may run.
-                Err(Stop::Restart) if done > before => Ok(()),
-                outcome => outcome,
-            }
-        })
-        .await?;
-        session.next_turn((done - before) as usize).await;
-    }
-    Ok(())
 }
 
 /// A large value that the transaction replaced is listed in the catalog, to be cleared away.

@@ -6,8 +6,8 @@ use super::{
     tree_handles::SessionHandles,
 };
 use crate::{
-    catalog::{OpenTree, TreeTag},
-    garbage::Garbage,
+    catalog::OpenTree,
+    garbage::{Adopted, Garbage},
     limits::limit,
     mvcc::{OwnedVersion, Savepoint, SnapshotSlot, TxnState, UndoBuffer},
 };
@@ -15,8 +15,8 @@ use std::{
     cell::{Cell, RefCell},
     sync::Arc,
 };
-use wattle_btree::{Context, Hint, Journal, LargeValue};
-use wattle_buffer::{Error, FrameId, Gsn, Owner, Result, ScopePart, TreeId, scope};
+use wattle_btree::{Context, Hint, Journal};
+use wattle_buffer::{Error, FrameId, Gsn, Owner, Result, ScopePart, scope};
 use wattle_wal::Kind;
 
 /// How many frames a transaction remembers because their pages have its mark as version hint.
@@ -40,14 +40,6 @@ pub(crate) struct Mark {
     pub garbage: usize,
     /// Length of [`Txn::adopted`].
     pub adopted: usize,
-}
-
-/// A large value whose bytes are in the data file and not in the log, listed in the catalog.
-pub(crate) struct Adopted {
-    pub tag: Arc<TreeTag>,
-    /// The tree of its chunks.
-    pub chunks: TreeId,
-    pub large: LargeValue,
 }
 
 /// Boxed, so that it does not move. A session begins its next transaction in the box of one that

@@ -324,6 +324,36 @@ fn backups_and_compactions_beside_writers_are_whole_and_not_kept_waiting() {
 
 const CAMERA_OFF: Camera = Camera { one_in: 0, most: 0, whole_pages: false };
 
+/// The bitmaps of the last checkpoint do not have the pages, and the log does not have their bytes.
+#[test]
+fn a_backup_of_a_store_that_is_only_read_after_a_crash_has_all_pages() {
+    let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let options = || options(600).log_bytes(16 << 20);
+    let engine = Device::sim(&sim).open(options()).expect("open");
+    let session = engine.session().expect("session");
+    let (tree, loaded) = (engine.tree("t").expect("tree"), engine.tree("l").expect("tree"));
+    engine.checkpoint().expect("checkpoint");
+    for key in 0..20u8 {
+        session.put(&tree, &[key], &value(u64::from(key), 100_000)).expect("put");
+    }
+    let records = (0..5000u32).map(|key| (key.to_be_bytes(), [7; 100]));
+    session.bulk_load(&loaded, records).expect("load");
+    engine.sync().expect("sync");
+    let crashed = Arc::new(sim.crash_as(1, Cut::Nothing));
+    let engine = Device::sim(&crashed).open(options().read_only(true)).expect("open read-only");
+    let copy = Arc::new(SimStorage::new(FaultPlan::new(2)));
+    engine.backup_on(copy.clone(), copy.clone()).expect("back up");
+    let engine = Device::sim(&copy).open(options()).expect("open the copy");
+    assert_verified(&engine);
+    let session = engine.session().expect("session");
+    let (tree, loaded) = (engine.tree("t").expect("tree"), engine.tree("l").expect("tree"));
+    for key in 0..20u8 {
+        let found = session.get(&tree, &[key]).expect("get");
+        assert!(found == Some(value(u64::from(key), 100_000)), "{key}");
+    }
+    assert_eq!(session.scan(&loaded).expect("scan").count(), 5000);
+}
+
 /// The power is cut at each step of some puts, while other threads make the log durable in
 /// between. Each image has the old value or the new one, and verifies.
 fn cut_at_each_step(seed: u64, whole_pages: bool) -> u64 {
@@ -503,4 +533,64 @@ fn on_a_full_device_nothing_is_lost_and_there_is_room_again_later() {
     drop((session, tree));
     assert_verified(&engine);
     engine.close().expect("close");
+}
+
+/// MB/s of puts, and bytes of log for each byte, in files of the folder for temporary ones.
+#[test]
+#[ignore = "a measurement"]
+fn how_long_puts_take_through_the_log_and_directly() {
+    const TOTAL: usize = 64 << 20;
+    for (durability, writers) in [(Durability::Group, 1), (Durability::Group, 4)]
+        .into_iter()
+        .chain([(Durability::None, 1), (Durability::None, 4)])
+    {
+        for len in [64 << 10, 256 << 10, 1 << 20, 16 << 20] {
+            let mut all = [Vec::new(), Vec::new()];
+            let mut logged = [0.0; 2];
+            for round in 0..6 {
+                let direct = round % 2 == 1;
+                let dir = tempfile::tempdir().expect("a folder");
+                let options = Options::default()
+                    .pool_bytes(256 << 20)
+                    .durability(durability)
+                    .direct_value_bytes(if direct { 4096 } else { 0 });
+                let engine = Engine::open(dir.path().join("store"), options).expect("open");
+                let tree = engine.tree("tree").expect("tree");
+                let (count, next) = (TOTAL / len, AtomicU64::new(0));
+                let begun = std::time::Instant::now();
+                std::thread::scope(|scope| {
+                    for writer in 0..writers {
+                        let (engine, tree, next) = (&engine, &tree, &next);
+                        scope.spawn(move || {
+                            let session = engine.session().expect("session");
+                            let value = value(writer, len);
+                            loop {
+                                let number = next.fetch_add(1, SeqCst);
+                                if number >= count as u64 {
+                                    break;
+                                }
+                                session.put(tree, &number.to_be_bytes(), &value).expect("put");
+                            }
+                        });
+                    }
+                });
+                engine.checkpoint().expect("checkpoint");
+                let took = begun.elapsed().as_secs_f64();
+                all[usize::from(direct)].push(TOTAL as f64 / took / 1e6);
+                logged[usize::from(direct)] = engine.stats().log_bytes as f64 / TOTAL as f64;
+            }
+            let [log, direct] = all.map(|mut rates| {
+                rates.sort_by(f64::total_cmp);
+                rates[1]
+            });
+            println!(
+                "{durability:?} {writers} writers {:>6} KiB: log {log:>6.1} MB/s ({:.3}), direct \
+                 {direct:>6.1} MB/s ({:.3}), {:.2} times",
+                len >> 10,
+                logged[0],
+                logged[1],
+                direct / log
+            );
+        }
+    }
 }
