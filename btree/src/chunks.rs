@@ -29,7 +29,7 @@ use std::ops::Range;
 use wattle_buffer::{Fault, For, Optimistic, PageRef, page::LINE};
 
 /// Chunks that share a leaf, at least, but for those at the ends of a value.
-const CHUNKS_IN_LEAF: u64 = 2;
+pub(crate) const CHUNKS_IN_LEAF: u64 = 2;
 
 /// Leaves that a step reads, at most: a megabyte. Then other tasks may run.
 const LEAVES: usize = 256;

@@ -247,6 +247,25 @@ impl Context {
         group: &mut [(&mut Exclusive<'p>, Op<'_>)],
         freed: &[PageId],
     ) {
+        self.log_group_with(group, freed, &[]);
+    }
+
+    /// As [`Context::log_group`]; pages that are on storage already, as (first page, count), join
+    /// the tree.
+    pub(crate) fn log_group_adopting<'p>(
+        &self,
+        group: &mut [(&mut Exclusive<'p>, Op<'_>)],
+        adopted: &[(u64, u64)],
+    ) {
+        self.log_group_with(group, &[], adopted);
+    }
+
+    fn log_group_with<'p>(
+        &self,
+        group: &mut [(&mut Exclusive<'p>, Op<'_>)],
+        freed: &[PageId],
+        adopted: &[(u64, u64)],
+    ) {
         debug_assert!(!group.is_empty(), "a structure change without pages");
         let appender = match &self.journal {
             Journal::Off => {
@@ -273,6 +292,9 @@ impl Context {
         }
         if !freed.is_empty() {
             record.free(self.worker.pool(), freed);
+        }
+        if !adopted.is_empty() {
+            record.adopt(self.worker.pool(), adopted);
         }
         section.finish();
     }

@@ -5,6 +5,7 @@
 #[cfg(all(test, not(shuttle)))]
 extern crate self as wattle_btree;
 
+mod adopt;
 mod author;
 mod bulk;
 mod bulk_writer;
@@ -51,6 +52,7 @@ mod warm;
 mod write;
 mod x_merge;
 
+pub use adopt::ReadyLeaves;
 pub use author::{Attachment, Author, System};
 pub use bulk::{BulkLoad, BulkValue, FILL_PERCENT};
 pub use chunks::ChunkReader;

@@ -59,6 +59,9 @@ impl Tree {
     pub(crate) fn split_step(&self, cx: &Context, key: &[u8], value_len: usize) -> Step<()> {
         self.split_with(cx, key, 0, &|leaf| {
             let (node, view) = (NodeRef::from(leaf.page()), NodeView::from(leaf.bytes()));
+            if !view.can_split() {
+                return None;
+            }
             Some(match node.search(key) {
                 Ok(search) if !search.found => {
                     let new = Pending { position: search.position, key, value_len };
@@ -73,9 +76,12 @@ impl Tree {
     }
 
     /// Splits the inner node of `level` that contains `key`, to make room for a separator.
-    fn split_inner_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
+    pub(crate) fn split_inner_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
         self.split_with(cx, key, level, &|inner| {
             let (node, view) = (NodeRef::from(inner.page()), NodeView::from(inner.bytes()));
+            if !view.can_split() {
+                return None;
+            }
             Some(match node.child_position(key) {
                 Ok(position) => view.choose_split(Pending { position, key, value_len: 0 }, None),
                 Err(_) => view.choose_balanced_split(),
@@ -98,7 +104,9 @@ impl Tree {
         })
     }
 
-    fn split_with(
+    /// Splits the node of `level` that contains `key` where `choose` says; not at all if it says
+    /// nothing.
+    pub(crate) fn split_with(
         &self,
         cx: &Context,
         key: &[u8],
@@ -114,9 +122,6 @@ impl Tree {
         let path = self.descend(key, level)?;
         let Some((parent, position)) = path.parent else {
             let root = path.node.upgrade()?;
-            if !NodeView::from(root.bytes()).can_split() {
-                return Ok(());
-            }
             self.split_root(cx, root, choose);
             return Ok(());
         };
@@ -125,9 +130,6 @@ impl Tree {
         let view = NodeView::from(node.bytes());
         debug_assert_eq!(view.level(), level, "the descent ended at another level");
         debug_assert!(names_child(&parent, position, &node), "the parent names another node");
-        if !view.can_split() {
-            return Ok(());
-        }
         let Some(split) = choose(&node) else { return Ok(()) };
         // A run goes on in the left half, where its records keep their places.
         let goes_on = split.is_sequential() || view.count() >= FEW;

@@ -117,13 +117,51 @@ impl PageAllocator {
             return Ok(page);
         }
         while map.used() == map.capacity() {
-            let groups = map.capacity().div_ceil(BITMAP_GROUP);
-            map.grow(storage, least)?;
-            // The device may hold copies of these bitmaps from before the file was cut.
-            let new = groups..map.capacity().div_ceil(BITMAP_GROUP);
-            self.logged.lock().mark_changed(new);
+            self.grow(&mut map, storage, least)?;
         }
         Ok(map.take_next())
+    }
+
+    /// Takes `*left` free pages that are not recently freed ([`Self::is_recently_freed`]), and adds
+    /// them to `rows`: first page and count of each. Reserves room on the device for at least
+    /// `least` pages more where there are too few.
+    ///
+    /// # Errors
+    /// [`DiskFull`](crate::Error::DiskFull) if the device has no room. `*left` and `rows` say what
+    /// was taken by then.
+    pub(crate) fn allocate_rows(
+        &self,
+        storage: &dyn Storage,
+        left: &mut u64,
+        least: u64,
+        rows: &mut Vec<(u64, u64)>,
+    ) -> Result<()> {
+        let mut map = self.pages.lock();
+        loop {
+            {
+                let logged = self.logged.lock();
+                *left -= map.take_rows(*left, |page| !logged.is_recently_freed(page), rows);
+            }
+            if *left == 0 {
+                return Ok(());
+            }
+            self.grow(&mut map, storage, least)?;
+        }
+    }
+
+    fn grow(&self, map: &mut PageMap, storage: &dyn Storage, least: u64) -> Result<()> {
+        let groups = map.capacity().div_ceil(BITMAP_GROUP);
+        map.grow(storage, least)?;
+        // The device may hold copies of these bitmaps from before the file was cut.
+        let new = groups..map.capacity().div_ceil(BITMAP_GROUP);
+        self.logged.lock().mark_changed(new);
+        Ok(())
+    }
+
+    /// Pages that were freed since the start point of recovery: they get only contents that are in
+    /// the log until the next checkpoint.
+    pub fn recently_freed(&self) -> usize {
+        self.logged.lock().recently_freed()
     }
 
     /// Frees a page.
@@ -187,6 +225,36 @@ impl PageAllocator {
 mod tests {
     use super::*;
     use crate::{io::MemoryStorage, page_map::GROW_MIN};
+
+    #[test]
+    fn rows_have_no_page_that_was_freed_since_the_last_checkpoint() {
+        let storage = MemoryStorage::new();
+        let allocator = PageAllocator::new(Vec::new(), 0);
+        let rows = |count: u64| {
+            let (mut left, mut rows) = (count, Vec::new());
+            allocator.allocate_rows(&storage, &mut left, GROW_MIN, &mut rows).expect("room");
+            assert_eq!((left, rows.iter().map(|row| row.1).sum()), (0, count));
+            let pages: Vec<u64> = rows.iter().flat_map(|&(at, len)| at..at + len).collect();
+            (rows.len(), pages)
+        };
+        let (pieces, first) = rows(600);
+        assert_eq!((pieces, first[0]), (1, 4), "one row after the reserved pages");
+        // Every third page is freed, in two epochs.
+        for (number, page) in first.iter().enumerate().step_by(3) {
+            let epoch = if number % 2 == 0 { 5 } else { 6 };
+            allocator.log_change(epoch, PageId(*page), 1, false);
+            allocator.free(PageId(*page));
+        }
+        assert_eq!(allocator.recently_freed(), 200);
+        let (_, second) = rows(300);
+        assert!(second.iter().all(|page| *page > first[599]), "only new ones");
+        allocator.forget_freed_before(6);
+        let (pieces, third) = rows(600);
+        let reused = third.iter().filter(|page| first.contains(page)).count();
+        assert_eq!(reused, 100, "those of the earlier epoch, in {pieces} rows");
+        assert!(third.iter().all(|page| !second.contains(page)), "a page has two owners");
+        assert_eq!(allocator.recently_freed(), 100);
+    }
 
     #[test]
     fn low_pages_go_first_and_the_rest_is_cut_off() {

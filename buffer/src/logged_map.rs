@@ -64,6 +64,10 @@ impl LoggedMap {
         self.recent.contains_key(&page)
     }
 
+    pub(crate) fn recently_freed(&self) -> usize {
+        self.recent.len()
+    }
+
     pub(crate) fn forget_freed_before(&mut self, epoch: u64) {
         self.recent.retain(|_, freed| *freed >= epoch);
     }

@@ -35,6 +35,8 @@ pub(crate) struct PageMap {
     used: u64,
     /// Word at which the next search starts.
     cursor: usize,
+    /// Word at which the next search for rows starts.
+    row_cursor: usize,
     /// See [`PageMap::begin_compaction`].
     compaction: Option<Compaction>,
 }
@@ -56,7 +58,8 @@ impl PageMap {
             // Bits past the end name no page; the bytes on disk may have them set.
             *last &= (1 << used) - 1;
         }
-        let mut map = PageMap { words, capacity, used: 0, cursor: 0, compaction: None };
+        let mut map =
+            PageMap { words, capacity, used: 0, cursor: 0, row_cursor: 0, compaction: None };
         map.take_reserved(0);
         map.used = map.words.iter().map(|w| u64::from(w.count_ones())).sum();
         map
@@ -92,6 +95,44 @@ impl PageMap {
             }
             self.cursor = if cursor + 1 == self.words.len() { 0 } else { cursor + 1 };
         }
+    }
+
+    /// Takes up to `count` free pages for which `may_take` holds, from where the last call ended,
+    /// and adds them to `rows`: first page and count. Gives how many; fewer if there are no more.
+    pub(crate) fn take_rows(
+        &mut self,
+        count: u64,
+        may_take: impl Fn(PageId) -> bool,
+        rows: &mut Vec<(u64, u64)>,
+    ) -> u64 {
+        let words = self.words.len();
+        let (start, mut taken) = (self.row_cursor % words.max(1), 0);
+        for at in (start..words).chain(0..start) {
+            self.row_cursor = at;
+            let mut free = !self.words[at];
+            while free != 0 {
+                let bit = free.trailing_zeros();
+                let page = at as u64 * 64 + u64::from(bit);
+                if taken == count || page >= self.capacity {
+                    break;
+                }
+                free &= free - 1;
+                if !may_take(PageId(page)) {
+                    continue;
+                }
+                self.words[at] |= 1 << bit;
+                taken += 1;
+                match rows.last_mut() {
+                    Some((first, count)) if *first + *count == page => *count += 1,
+                    _ => rows.push((page, 1)),
+                }
+            }
+            if taken == count {
+                break;
+            }
+        }
+        self.used += taken;
+        taken
     }
 
     /// Frees a page.

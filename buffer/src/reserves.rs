@@ -40,8 +40,18 @@ impl Reserves {
 
     /// Counts a page id that was taken out of a reserve.
     pub(crate) fn count_taken(&self) {
-        let pages = self.pages.fetch_sub(1, Ordering::Relaxed);
-        assert!(pages > 0, "a page id was taken out of an empty reserve");
+        self.count_taken_many(1);
+    }
+
+    /// Counts page ids that are allocated and in no tree yet, as those of a reserve.
+    pub(crate) fn count_added_many(&self, count: usize) {
+        self.pages.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The opposite.
+    pub(crate) fn count_taken_many(&self, count: usize) {
+        let pages = self.pages.fetch_sub(count, Ordering::Relaxed);
+        assert!(pages >= count, "a page id was taken out of an empty reserve");
     }
 
     /// Replaces page ids at or above `from` by low ones, as far as there are any.

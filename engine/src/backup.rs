@@ -16,7 +16,8 @@
 //! 5. Write the superblock, last: a backup that was interrupted is not a store.
 //!
 //! A store that is opened read-only does not change: all of it is copied as it is on the device,
-//! whether it was closed or has to be recovered, and so has the copy.
+//! whether it was closed or has to be recovered, and so has the copy. That includes pages that the
+//! log puts into a tree after the last checkpoint without their contents.
 //!
 //! Bulk loads write pages that the log does not know, so they wait for a backup and it for them,
 //! each at most for the stall timeout.
@@ -124,7 +125,11 @@ impl Core {
     ) -> Result<BackupReport> {
         let (block, end) = self.checkpoints.opened();
         let (words, _) = self.file.read_bitmap(&block)?;
-        let (pages, damaged) = self.copy_pages(target, &block, &words)?;
+        let mut copied = words.clone();
+        if let Some(log) = &self.log_storage {
+            add_adopted(log, &block, &mut copied)?;
+        }
+        let (pages, damaged) = self.copy_pages(target, &block, &copied)?;
         let (log_bytes, damaged) = match &self.log_storage {
             Some(log) => copy_log(log, target_log, &self.file.path, &block, end.flush, damaged)?,
             None => (0, damaged),
@@ -193,6 +198,31 @@ impl Core {
             copied += batch.len() as u64;
         }
     }
+}
+
+/// Adds the pages to a bitmap that are on the device and that the log puts into a tree after the
+/// checkpoint, without their contents.
+fn add_adopted(log: &Arc<dyn LogStorage>, block: &Superblock, words: &mut Vec<u64>) -> Result<()> {
+    let mut reader = LogReader::open(log.clone(), block.store_id, block.segment)?;
+    while let Some(flush) = reader.next_flush()? {
+        let flush = Located::new(flush, reader.position());
+        for (_, record) in flush.records()? {
+            if epoch_of(record.gsn) < block.redo_epoch {
+                continue;
+            }
+            for op in record.ops().filter(|op| !needs_page(op.code).0) {
+                let changes = page_changes(op.page, op.code, op.payload, &mut |page, used| {
+                    let at = page.0 as usize / 64;
+                    if used {
+                        words.resize(words.len().max(at + 1), 0);
+                        words[at] |= 1 << (page.0 % 64);
+                    }
+                });
+                changes.map_err(|what| flush.damage(&what))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes bitmaps and superblock, which make a store of the pages and the log in `target`.

@@ -50,7 +50,7 @@ pub(crate) struct Core {
     pub conflict_wait: Duration,
     /// Upper bound on the wait of an operation for another operation.
     pub stall_timeout: Duration,
-    /// Bulk loads against backups and compactions.
+    /// Bulk loads and direct values against backups and compactions.
     pub unlogged_pages: UnloggedPages,
     /// Held by a compaction, and by a verification, during which pages must not move.
     pub compacting: Mutex<()>,

@@ -21,6 +21,7 @@ use std::{
     },
 };
 use wattle_btree::{Before, LargeValue, Undo, is_ghost};
+use wattle_buffer::TreeId;
 
 /// Pieces of garbage that are sorted together.
 const BATCH: usize = limit(4096, 16);
@@ -35,6 +36,14 @@ pub(crate) enum Garbage {
     Ghosts(Arc<TreeTag>),
     /// A large value that no record refers to, listed in the catalog.
     Large(Arc<TreeTag>, LargeValue),
+}
+
+/// A large value whose bytes are in the data file and not in the log, listed in the catalog.
+pub(crate) struct Adopted {
+    pub tag: Arc<TreeTag>,
+    /// The tree of its chunks.
+    pub chunks: TreeId,
+    pub large: LargeValue,
 }
 
 /// See the module documentation.
@@ -57,6 +66,9 @@ struct Lists {
     replaced: VecDeque<(u64, Arc<TreeTag>, LargeValue)>,
     /// Ghosts that a large transaction keeps from being removed, by tree.
     held: Vec<HeldGhosts>,
+    /// Large values to be taken off the list in the catalog, because a record refers to them: the
+    /// tree of the chunks, and the time that the horizon must have reached.
+    adopted: VecDeque<(u64, TreeId, LargeValue)>,
 }
 
 /// The ghost of a record.
@@ -87,7 +99,7 @@ impl Lists {
     fn has_work(&self) -> bool {
         let garbage =
             !self.ghosts.is_empty() || !self.searches.is_empty() || !self.replaced.is_empty();
-        garbage || !self.held.is_empty()
+        garbage || !self.held.is_empty() || !self.adopted.is_empty()
     }
 
     /// Adds a ghost. Above the limit its tree is searched instead: ghosts that wait for an old
@@ -172,6 +184,30 @@ impl GarbageQueue {
             0,
             large.into_iter().map(|large| Garbage::Large(tree.tag.clone(), large)).collect(),
         );
+    }
+
+    /// Adds listed values of a transaction that was rolled back.
+    pub fn add_forsaken(&self, values: impl IntoIterator<Item = Adopted>) {
+        let values = values.into_iter();
+        self.add(0, values.map(|value| Garbage::Large(value.tag, value.large)).collect());
+    }
+
+    /// Adds listed values of a transaction that has committed.
+    pub fn add_adopted(&self, values: impl IntoIterator<Item = Adopted>) {
+        let values = values.into_iter().map(|value| (0, value.chunks, value.large));
+        self.lists.lock().adopted.extend(values);
+    }
+
+    /// Takes a value that is to be taken off the list in the catalog.
+    pub fn take_adopted(&self, before: u64) -> Option<(TreeId, LargeValue)> {
+        let mut lists = self.lists.lock();
+        let at = lists.adopted.iter().position(|(time, ..)| *time <= before)?;
+        lists.adopted.remove(at).map(|(_, chunks, large)| (chunks, large))
+    }
+
+    /// Gives it back, for when no snapshot is older than `time`.
+    pub fn give_adopted_back(&self, time: u64, (chunks, large): (TreeId, LargeValue)) {
+        self.lists.lock().adopted.push_back((time, chunks, large));
     }
 
     /// Whether something waits.

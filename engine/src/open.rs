@@ -110,7 +110,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         read_only: options.read_only,
         conflict_wait: options.conflict_wait,
         stall_timeout: options.stall_timeout,
-        unlogged_pages: UnloggedPages::default(),
+        unlogged_pages: UnloggedPages::new(options),
         compacting: Mutex::new(()),
         sessions: AtomicU64::new(1),
         idle: Mutex::default(),

@@ -92,6 +92,7 @@ const ENGINE_WORKERS: usize = 2;
 ///     .slow_operation(Duration::from_millis(100))
 ///     .log_bytes(1 << 30)
 ///     .version_bytes(64 << 20)
+///     .direct_value_bytes(256 << 10)
 ///     .atomic_page_writes(false)
 ///     .interrupted_by(Arc::new(AtomicBool::new(false)));
 /// assert!(options.check().is_ok() && options.max_sessions() > 16);
@@ -124,6 +125,7 @@ pub struct Options {
     pub(crate) log_bytes: Option<u64>,
     pub(crate) log_policy: FlushPolicy,
     pub(crate) version_bytes: u64,
+    pub(crate) direct_value_bytes: u64,
     pub(crate) atomic_pages: bool,
     pub(crate) page_images: PageImages,
     pub(crate) warm_start: bool,
@@ -156,6 +158,7 @@ impl Default for Options {
             log_bytes: None,
             log_policy: FlushPolicy::default(),
             version_bytes: 16 << 20,
+            direct_value_bytes: 0,
             atomic_pages: false,
             page_images: PageImages::default(),
             warm_start: true,
@@ -384,6 +387,16 @@ impl Options {
     /// limit a writer of a large value first clears replaced ones away.
     pub fn version_bytes(mut self, bytes: u64) -> Self {
         self.version_bytes = bytes;
+        self
+    }
+
+    /// From how many bytes on a value goes to the data file at once and not through the log: it is
+    /// written once, and the write waits for a sync of the data file, whatever the durability is.
+    /// 0: never. Default 0. A value below 4 KiB goes through the log, as does one of an async
+    /// session, one that is written beside a backup or a compaction, and one for which only pages
+    /// have room that were freed since the last checkpoint.
+    pub fn direct_value_bytes(mut self, bytes: u64) -> Self {
+        self.direct_value_bytes = bytes;
         self
     }
 

@@ -50,6 +50,12 @@ fn swizzling() -> bool {
     std::env::var("WATTLE_TEST_SWIZZLING").is_ok_and(|value| value == "off").not()
 }
 
+/// From how many bytes on values are written directly; 0: none. `WATTLE_TEST_DIRECT=4096` runs all
+/// suites so.
+fn direct_value_bytes() -> u64 {
+    std::env::var("WATTLE_TEST_DIRECT").ok().and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
 /// Those of the back ends that this build has.
 pub fn built<const N: usize>(kinds: [IoKind; N]) -> impl Iterator<Item = IoKind> {
     kinds.into_iter().filter(|io| io.check().is_ok())
@@ -59,6 +65,7 @@ pub fn built<const N: usize>(kinds: [IoKind; N]) -> impl Iterator<Item = IoKind>
 pub fn small_pool(frames: u64) -> Options {
     Options::default()
         .swizzling(swizzling())
+        .direct_value_bytes(direct_value_bytes())
         .pool_bytes((frames * FRAME).max(MIN_POOL_BYTES))
         .write_concurrency(8)
         .stall_timeout(Duration::from_secs(1))

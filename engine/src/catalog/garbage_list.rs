@@ -76,28 +76,28 @@ impl Catalog {
     }
 
     /// Takes a large value off the list.
-    pub fn unlist_garbage(&self, cx: &Context, tree: &OpenTree, large: LargeValue) -> Result<()> {
-        self.unlist_as(cx, tree, large, &mut System)
+    pub fn unlist_garbage(&self, cx: &Context, chunks: TreeId, large: LargeValue) -> Result<()> {
+        self.unlist_as(cx, chunks, large, &mut System)
     }
 
-    /// Takes a large value of a bulk load off the list, after its record was adopted. If another
-    /// transaction has replaced or removed the record since, it has listed the value as garbage
-    /// under the same key; that entry stays.
-    pub fn unlist_adopted(&self, cx: &Context, tree: &OpenTree, large: LargeValue) -> Result<()> {
-        match self.unlist_as(cx, tree, large, &mut Adopted) {
-            Err(Error::KeyExists) => Ok(()),
-            unlisted => unlisted,
+    /// Takes a large value off the list that was listed before the record referred to it, once that
+    /// record is there. If another transaction has replaced or removed the record since, it has
+    /// listed the value as garbage under the same key; that entry stays, and this gives false.
+    pub fn unlist_adopted(&self, cx: &Context, chunks: TreeId, large: LargeValue) -> Result<bool> {
+        match self.unlist_as(cx, chunks, large, &mut Adopted) {
+            Err(Error::KeyExists) => Ok(false),
+            unlisted => unlisted.map(|()| true),
         }
     }
 
     fn unlist_as<A: Author>(
         &self,
         cx: &Context,
-        tree: &OpenTree,
+        chunks: TreeId,
         large: LargeValue,
         author: &mut A,
     ) -> Result<()> {
-        let (catalog, key) = self.garbage_key(tree, large)?;
+        let (catalog, key) = (&self.tree, garbage_key(chunks, large));
         let (_, underfull) = run(cx, |_| catalog.remove_step(cx, &key, author))?;
         if underfull {
             run(cx, |_| catalog.merge_step(cx, &key, 0))?;
@@ -135,7 +135,7 @@ impl Catalog {
             };
             match found {
                 Some(Found::Large(found)) if found == large => {
-                    self.unlist_garbage(cx, &tree, large)?;
+                    self.unlist_garbage(cx, chunks, large)?;
                 }
                 _ => garbage.push(Garbage::Large(tree.tag.clone(), large)),
             }

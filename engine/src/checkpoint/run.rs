@@ -235,7 +235,15 @@ impl Core {
 
     /// Makes all written pages durable. A failure poisons the engine.
     pub fn sync_pages(&self) -> Result<()> {
-        let synced = self.file.sync();
+        self.after_sync(self.file.sync())
+    }
+
+    /// As [`Core::sync_pages`], for pages whose writes have ended ([`StoreFile::sync_shared`]).
+    pub fn sync_written_pages(&self) -> Result<()> {
+        self.after_sync(self.file.sync_shared())
+    }
+
+    fn after_sync(&self, synced: Result<()>) -> Result<()> {
         if synced.is_err() {
             self.distrust_lost();
         }

@@ -21,7 +21,7 @@ pub(crate) fn work(core: &Core) {
     while checkpoints.thread.sleep(LOOK) {
         let bytes = log.bytes_written();
         let grown = bytes - last.0;
-        let due = grown >= limit / 2;
+        let due = grown >= limit / 2 || core.needs_freed_pages();
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
         // Read `stuck` before `full`: a log that fills up between the two reads must not be treated
         // as stuck.

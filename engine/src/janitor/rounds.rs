@@ -1,6 +1,7 @@
 //! One round of the janitor, of [`SLICE`] or a little more:
 //! 1. roll abandoned transactions back;
-//! 2. clear replaced large values away whose commit lies before the oldest snapshot;
+//! 2. clear replaced large values away whose commit lies before the oldest snapshot; take those off
+//!    the list in the catalog that were written directly and belong to a record now;
 //! 3. remove ghosts of such commits. Ghosts of a tree that a large transaction owns, or owned, wait
 //!    until no snapshot can be affected. Where there were too many to remember, the tree is
 //!    searched for them, one part in each round;
@@ -36,6 +37,9 @@ const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(100);
 /// Time after which a round begins nothing new.
 const SLICE: Duration = Duration::from_millis(20);
+
+/// Large values that a round takes off the list, at most.
+const MOST_OFF_LIST: usize = limit(1 << 12, 8);
 
 /// Ghosts that are removed under one latch at most.
 const AT_ONCE: usize = limit(32, 5);
@@ -106,6 +110,9 @@ impl Core {
                 break;
             }
         }
+        if let Err(error) = self.take_off_list(cx, before, MOST_OFF_LIST) {
+            tracing::warn!(%error, "large values in use stay listed for a while");
+        }
         // 3. Ghosts.
         let all = self.clear_ghosts(cx, before, until(1)).unwrap_or_else(|error| {
             tracing::warn!(%error, "ghosts stay for a while");
@@ -116,6 +123,27 @@ impl Core {
             tracing::warn!(%error, "a dropped tree stays for a while");
         }
         is_done && all
+    }
+
+    /// Takes some large values off the list in the catalog. The record of each one has committed.
+    /// If it was replaced since, the entry says that the value is garbage, perhaps by a transaction
+    /// that has not ended; then it stays until no snapshot is older than now.
+    pub fn take_off_list(&self, cx: &Context, before: u64, most: usize) -> Result<()> {
+        let garbage = &self.txns.garbage;
+        for _ in 0..most {
+            let Some((chunks, large)) = garbage.take_adopted(before) else { return Ok(()) };
+            match self.catalog.unlist_adopted(cx, chunks, large) {
+                Ok(true) => {}
+                Ok(false) => {
+                    garbage.give_adopted_back(self.txns.clock.now(), (chunks, large));
+                }
+                Err(error) => {
+                    garbage.give_adopted_back(0, (chunks, large));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn clear_replaced(&self, internal: &Internal<'_>, replaced: Replaced<'_>) -> Result<()> {

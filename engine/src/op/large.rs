@@ -4,12 +4,14 @@
 
 use super::{
     check::noted,
+    direct::write_directly,
     read::look_up,
     record::{change_in, write_step},
     whole::whole,
+    write_chunks::write_chunks,
 };
 use crate::{
-    catalog::{LargeStore, OpenTree},
+    catalog::OpenTree,
     garbage::Garbage,
     session::{
         conflict_wait::Waits,
@@ -20,7 +22,7 @@ use crate::{
     txn::{SystemAuthor, Txn, check_record},
 };
 use std::sync::Arc;
-use wattle_btree::{self as btree, LargeValue, Mode, Stop, Value, Written};
+use wattle_btree::{self as btree, LargeValue, Mode, Value, Written};
 use wattle_buffer::{Error, Result};
 
 /// Writes a record whose value does not fit a leaf. `alone`: the transaction has no other change,
@@ -136,44 +138,22 @@ async fn write_large_steps<R: Resolve>(
     let store = session.core().catalog.large(session.system(), session.cx(), &tree.open)?;
     let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
     txn.start_writing(session.system(), &tree.open);
-    write_chunks(session, txn, store, large, value).await?;
+    if !write_directly(session, txn, tree, store, key, (large, value)).await? {
+        write_chunks(session, Some(txn), store, (large, value), 0).await?;
+    }
     let (new, alone) = (Value::Large(large), alone.filter(|_| known.is_none()));
     let written = large_record_in(session, txn, &tree.open, key, new, mode, alone).await?;
     if !written.existed && mode == Mode::Update {
         // The record was removed meanwhile, within the snapshot: no record will refer to the
         // chunks.
-        discard_in(session, txn, tree, Some(large)).await?;
+        match txn.adopted.pop_if(|adopted| adopted.large == large) {
+            Some(adopted) => session.system().garbage.add_forsaken([adopted]),
+            None => discard_in(session, txn, tree, Some(large)).await?,
+        }
         return Ok(false);
     }
     discard_in(session, txn, tree, written.orphan).await?;
     Ok(known.unwrap_or(written.existed))
-}
-
-async fn write_chunks<R: Resolve>(
-    session: &R,
-    txn: &mut Txn,
-    store: &LargeStore,
-    large: LargeValue,
-    value: &[u8],
-) -> Result<()> {
-    let core = session.core();
-    let mut author = SystemAuthor::new(&core.txns, store.tree.id(), Some(txn));
-    let mut done = 0;
-    while done < large.chunks() {
-        let before = done;
-        run(session, |restarts| {
-            let (cx, author) = (session.cx(), &mut author);
-            match store.tree.write_chunks_step(cx, large, value, author, restarts, &mut done) {
-                // A leaf was split: the next leaf is a step of its own, before which other tasks
-                // may run.
-                Err(Stop::Restart) if done > before => Ok(()),
-                outcome => outcome,
-            }
-        })
-        .await?;
-        session.next_turn((done - before) as usize).await;
-    }
-    Ok(())
 }
 
 /// A large value that the transaction replaced is listed in the catalog, to be cleared away.

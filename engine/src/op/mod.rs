@@ -11,7 +11,9 @@
 //! | `chunks` | the bytes of large values | |
 //! | `read` | look-ups | `check`, `chunks` |
 //! | `part` | parts of values | `read` |
-//! | `large` | large values | `read`, `record`, `whole` |
+//! | `write_chunks` | the bytes of a large value, through the log | |
+//! | `direct` | the bytes of a large value, past the log | `write_chunks` |
+//! | `large` | large values | `direct`, `read`, `record`, `whole` |
 //! | `write` | changes of one record in a transaction | all above |
 //! | `many` | changes of many records, in a transaction or as one | `write` |
 //! | `auto` | auto-committed changes of one record | `write` |
@@ -27,6 +29,7 @@ pub(crate) mod auto;
 mod check;
 mod chunks;
 pub(crate) mod delete;
+mod direct;
 pub(crate) mod ends;
 pub(crate) mod extent;
 mod large;
@@ -41,3 +44,4 @@ pub(crate) mod update;
 pub(crate) mod visit;
 pub(crate) mod whole;
 pub(crate) mod write;
+mod write_chunks;

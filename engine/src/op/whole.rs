@@ -1,9 +1,8 @@
 //! Operations of several steps that happen as a whole or not at all, and savepoints.
 
 use crate::{
-    mvcc::Savepoint,
     session::resolve::Resolve,
-    txn::{self, Txn, rollback},
+    txn::{self, Mark, Txn, rollback},
 };
 use wattle_buffer::Result;
 
@@ -13,17 +12,18 @@ use wattle_buffer::Result;
 pub(super) async fn whole<R: Resolve, T>(
     session: &R,
     txn: &mut Txn,
-    (mark, garbage): (Savepoint, usize),
+    mark: Mark,
     rest: impl AsyncFnOnce(&mut Txn) -> Result<T>,
 ) -> Result<T> {
     let was = std::mem::replace(&mut txn.half_done, true);
     let outcome = rest(txn).await;
     if outcome.is_err() && txn.must_abort.is_none() {
-        txn.garbage.truncate(garbage);
+        txn.garbage.truncate(mark.garbage);
         // Report the error of the operation, not that of the rollback.
-        if rollback(session, txn, Some(mark)).await.is_err() {
+        if rollback(session, txn, Some(mark.undo)).await.is_err() {
             return outcome;
         }
+        txn.forsake(session.system(), mark.adopted);
     }
     txn.half_done = was;
     outcome
@@ -41,6 +41,7 @@ pub(crate) async fn rollback_to<R: Resolve>(
     txn.rolled_back_to(savepoint.place);
     txn.garbage.truncate(savepoint.garbage);
     rollback(session, txn, Some(mark)).await?;
+    txn.forsake(session.system(), savepoint.adopted);
     txn.take_back_trees(trees);
     txn.half_done = was;
     Ok(())

@@ -9,10 +9,9 @@ use super::{
     whole::whole,
 };
 use crate::{
-    mvcc::Savepoint,
     session::resolve::{Resolve, now},
     tree::Tree,
-    txn::{Txn, TxnAuthor},
+    txn::{Mark, Txn, TxnAuthor},
 };
 use wattle_btree::{Mode, Step, Value, Written, fits_inline};
 use wattle_buffer::Result;
@@ -90,7 +89,7 @@ pub(crate) struct WriteRecord<'w> {
 
 /// A record was written over a large value, which is still to be discarded.
 pub(crate) struct Orphaned {
-    mark: (Savepoint, usize),
+    mark: Mark,
     written: Written,
 }
 
@@ -144,7 +143,7 @@ async fn discard_orphan<R: Resolve>(
     session: &R,
     txn: &mut Txn,
     tree: &Tree,
-    mark: (Savepoint, usize),
+    mark: Mark,
     written: Written,
 ) -> Result<()> {
     if written.orphan.is_none() {

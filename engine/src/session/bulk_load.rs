@@ -29,7 +29,8 @@ pub(crate) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     check_open(tree)?;
     let count = load.finish(cx, &|| core.sync_pages())?;
     for large in std::mem::take(&mut chunks.values) {
-        if let Err(error) = core.catalog.unlist_adopted(cx, &tree.open, large) {
+        let Some(store) = tree.open.large.get() else { break };
+        if let Err(error) = core.catalog.unlist_adopted(cx, store.tree.id(), large) {
             // The tree is loaded. The next opening of the store finds that the listed values are in
             // use.
             let what = "a large value of a bulk load stays listed until the next opening";

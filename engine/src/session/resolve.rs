@@ -138,6 +138,10 @@ pub(crate) trait Resolve: Environment {
     fn sleep(&self, time: Duration) -> impl Future<Output = ()> {
         async move { std::thread::sleep(time) }
     }
+    /// Whether an operation may block the thread for a write and a sync of the device.
+    fn may_block(&self) -> bool {
+        true
+    }
     /// Lets other tasks run in the middle of an operation on many records, when their time slice is
     /// due. The operation has done so much since it called this last: a record, or a chunk of a
     /// large value, counts as one.

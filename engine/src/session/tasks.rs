@@ -135,6 +135,9 @@ impl Resolve for AsyncSession {
             false => self.system().keeper.sleep(time).await,
         }
     }
+    fn may_block(&self) -> bool {
+        false
+    }
     async fn next_turn(&self, done: usize) {
         self.end_turn(done, LONG_TURN).await;
     }

@@ -17,7 +17,10 @@ use super::{
 use parking_lot::Mutex;
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use wattle_buffer::{
     BITMAP_GROUP, Error, PageId, PageImage, PageKind, Result, bitmap_page,
@@ -47,9 +50,20 @@ pub struct StoreFile {
     pub storage: Arc<dyn Storage>,
     /// The pages on the device, of a store that is opened read-only.
     below: Option<Arc<dyn Storage>>,
-    /// The first failure of a sync: pages can no longer be made durable.
-    sync_failed: Mutex<Option<Error>>,
+    /// Syncs that have begun.
+    syncs: AtomicU64,
+    /// Held during a sync.
+    synced: Mutex<Synced>,
     log: LogPlace,
+}
+
+/// The outcomes of the syncs so far.
+#[derive(Default)]
+struct Synced {
+    /// The first failure: pages can no longer be made durable.
+    failed: Option<Error>,
+    /// Number of the last sync, all of which have succeeded.
+    last: u64,
 }
 
 impl StoreFile {
@@ -66,7 +80,8 @@ impl StoreFile {
     }
 
     fn new(path: PathBuf, storage: Arc<dyn Storage>, log: LogPlace) -> Self {
-        StoreFile { path, storage, below: None, sync_failed: Mutex::default(), log }
+        let (syncs, synced) = (AtomicU64::new(0), Mutex::default());
+        StoreFile { path, storage, below: None, syncs, synced, log }
     }
 
     /// The files of a store that is there, to be read only. Writes to pages stay in memory, up to
@@ -329,19 +344,40 @@ impl StoreFile {
     /// that another sync succeeds and proves nothing. One sync at a time, because the kernel may
     /// report a failure to only one of two callers.
     pub fn sync(&self) -> Result<()> {
-        let mut failed = self.sync_failed.lock();
-        if let Some(error) = &*failed {
+        self.sync_once_more(None)
+    }
+
+    /// As [`StoreFile::sync`], for pages whose writes have ended: a sync for another caller counts
+    /// that begins after this call. So callers that wait for each other share one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync_shared(&self) -> Result<()> {
+        // A sync that has a larger number begins after the writes of the caller.
+        self.sync_once_more(Some(self.syncs.load(Ordering::SeqCst)))
+    }
+
+    /// Syncs, unless one with a number above `enough` has ended.
+    fn sync_once_more(&self, enough: Option<u64>) -> Result<()> {
+        let mut synced = self.synced.lock();
+        if let Some(error) = &synced.failed {
             return Err(Error::Poisoned(may_be_lost(error)));
         }
+        if enough.is_some_and(|number| synced.last > number) {
+            return Ok(());
+        }
+        let number = self.syncs.fetch_add(1, Ordering::SeqCst) + 1;
         self.storage.sync().map_err(|error| {
             let error = Error::io(format_args!("sync {}", self.path.display()), error);
-            failed.insert(error).clone()
-        })
+            synced.failed.insert(error).clone()
+        })?;
+        synced.last = number;
+        Ok(())
     }
 
     /// Why written pages may be lost, if a sync has failed.
     pub fn lost(&self) -> Option<String> {
-        self.sync_failed.lock().as_ref().map(may_be_lost)
+        self.synced.lock().failed.as_ref().map(may_be_lost)
     }
 
     /// Reads a page as it is.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     catalog::OpenTree,
-    garbage::Garbage,
+    garbage::{Adopted, Garbage},
     limits::limit,
     mvcc::{OwnedVersion, Savepoint, SnapshotSlot, TxnState, UndoBuffer},
 };
@@ -31,6 +31,16 @@ const MAX_TREES: usize = 64;
 /// A place in the changes of a transaction: the undo entries before it, and the changes of trees.
 /// Both only grow, except by rollbacks.
 pub(crate) type Place = (Savepoint, usize);
+
+/// A place to which a transaction can roll back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub undo: Savepoint,
+    /// Length of [`Txn::garbage`].
+    pub garbage: usize,
+    /// Length of [`Txn::adopted`].
+    pub adopted: usize,
+}
 
 /// Boxed, so that it does not move. A session begins its next transaction in the box of one that
 /// has ended.
@@ -59,6 +69,9 @@ pub(crate) struct Txn {
     pub seen: Cell<u64>,
     pub reads: Option<RefCell<ReadSet>>,
     pub garbage: Vec<Garbage>,
+    /// Large values that a commit takes off the list in the catalog, and a rollback gives to the
+    /// janitor.
+    pub adopted: Vec<Adopted>,
     /// Bytes of the keys of ghosts among it, and of some that were taken back.
     ghost_bytes: usize,
     /// Why it can only be aborted.
@@ -109,6 +122,7 @@ impl Txn {
             seen: Cell::new(0),
             reads: None,
             garbage: Vec::new(),
+            adopted: Vec::new(),
             ghost_bytes: 0,
             must_abort: None,
             hidden: Cell::new(false),
@@ -248,8 +262,17 @@ impl Txn {
     }
 
     /// The position to which [`super::rollback`] can go back.
-    pub fn savepoint(&self) -> (Savepoint, usize) {
-        (self.undo.mark(), self.garbage.len())
+    pub fn savepoint(&self) -> Mark {
+        let (garbage, adopted) = (self.garbage.len(), self.adopted.len());
+        Mark { undo: self.undo.mark(), garbage, adopted }
+    }
+
+    /// Gives the large values after the first `len` to the janitor: a rollback has put the records
+    /// back that referred to them.
+    pub fn forsake(&mut self, system: &TxnSystem, len: usize) {
+        if len < self.adopted.len() {
+            system.garbage.add_forsaken(self.adopted.drain(len..));
+        }
     }
 
     /// Number of the next roll-back to a savepoint.
@@ -320,6 +343,9 @@ impl Txn {
         self.open_trees(state.id(), time);
         let ticket = ticket(epoch, time);
         system.garbage.add(time, std::mem::take(&mut self.garbage));
+        if !self.adopted.is_empty() {
+            system.garbage.add_adopted(self.adopted.drain(..));
+        }
         self.end();
         (ticket, time)
     }
@@ -360,6 +386,7 @@ impl Txn {
         self.undo.clear();
         (self.pending, self.taken_off) = (None, false);
         self.frames.clear();
+        debug_assert!(self.adopted.is_empty(), "a commit and a rollback hand them on");
         // Frees memory that only large transactions need.
         (self.garbage, self.ghost_bytes) = (Vec::new(), 0);
         self.rollbacks = Vec::new();

@@ -45,7 +45,7 @@ pub use ticket::Ticket;
 pub(crate) use author::{TxnAuthor, check_record};
 pub(crate) use auto_author::{AutoAuthor, AutoOutcome};
 pub(crate) use begun::{Begun, give_to_engine};
-pub(crate) use lifecycle::{BoxedTxn, Txn};
+pub(crate) use lifecycle::{BoxedTxn, Mark, Txn};
 pub(crate) use name_times::NameTimes;
 pub(crate) use read_set::ReadSet;
 pub(crate) use rollback::rollback;

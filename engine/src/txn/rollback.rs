@@ -86,6 +86,7 @@ pub(crate) async fn rollback<R: Resolve>(
         if txn.last_gsn != Gsn(0) {
             log_end(session, state.id(), txn.last_gsn);
         }
+        txn.forsake(system, 0);
         let now = system.clock.now();
         txn.resolve_hints(system, state.id(), now);
         txn.open_trees(state.id(), 0);

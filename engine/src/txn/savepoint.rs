@@ -1,6 +1,9 @@
 //! Savepoints of the public API.
 
-use super::{Txn, lifecycle::Place};
+use super::{
+    Txn,
+    lifecycle::{Mark, Place},
+};
 use wattle_buffer::{Error, Result};
 
 /// A point to which a transaction can be rolled back. It is `Send` and `Sync`.
@@ -9,14 +12,15 @@ pub struct Savepoint {
     pub(crate) txn: u64,
     pub(crate) place: Place,
     pub(crate) garbage: usize,
+    pub(crate) adopted: usize,
     /// Number of the next roll-back when it was made.
     pub(crate) rollbacks: u64,
 }
 
 pub(crate) fn savepoint(txn: &Txn) -> Savepoint {
-    let (_, garbage) = txn.savepoint();
+    let Mark { garbage, adopted, .. } = txn.savepoint();
     let rollbacks = txn.next_rollback();
-    Savepoint { txn: txn.number, place: txn.place(), garbage, rollbacks }
+    Savepoint { txn: txn.number, place: txn.place(), garbage, adopted, rollbacks }
 }
 
 /// Fails unless the savepoint belongs to this transaction and no rollback went further back.

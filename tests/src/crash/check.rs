@@ -44,7 +44,9 @@ pub fn options(seed: u64, setting: Setting) -> Options {
     let durability = [Durability::Sync, Durability::Group][random.random_range(0..2)];
     let log_bytes = [MIN_LOG_BYTES, MIN_LOG_BYTES, 16 << 20][random.random_range(0..3)];
     let images = [PageImages::Plain, PageImages::Compressed][random.random_range(0..2)];
+    let direct = [0, 4 << 10, 12_000][random.random_range(0..3)];
     Options::default()
+        .direct_value_bytes(direct)
         .page_images(images)
         .pool_bytes(pool)
         .write_concurrency(8)

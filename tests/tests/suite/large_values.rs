@@ -434,6 +434,7 @@ fn a_large_write_that_meets_a_conflict_writes_no_chunks() {
     let options = options(4096)
         .log_bytes(64 << 20)
         .version_bytes(1 << 20)
+        .direct_value_bytes(0)
         .conflict_wait(Duration::from_millis(1));
     let engine = Device::memory().open(options).expect("open");
     let (tree, closed) = (engine.tree("tree").expect("tree"), engine.tree("closed").expect("tree"));

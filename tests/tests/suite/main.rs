@@ -18,6 +18,7 @@ mod conflict_wait;
 mod corruption;
 mod crash;
 mod delete_range;
+mod direct_values;
 mod estimates;
 mod evictor_counters;
 mod faults;
