@@ -22,10 +22,24 @@ pub struct Background {
     others: Vec<JoinHandle<()>>,
 }
 
+/// Attempts to join the small pages of the first frames: pages in use for I/O stay where they are.
+const JOINS: u32 = 8;
+
 /// Body of `wattle-frames`: has the kernel provide memory for the frames that are used next.
-/// Zeroing a huge page on first touch would delay an operation by a millisecond or more.
+/// Zeroing a huge page on first touch would delay an operation by a millisecond or more. The first
+/// frames, which began in small pages, are joined to a huge one as soon as all of them are in use.
 fn make_frames_ready(free: &FreeFrames, memory: &FrameMemory) {
+    let mut joins = JOINS;
     while let Some(frames) = free.wait_unready() {
+        if joins > 0 {
+            joins = match memory.join_first() {
+                Ok(()) => 0,
+                Err(error) => {
+                    tracing::debug!(%error, "the first frames stay in small pages for now");
+                    joins - 1
+                }
+            };
+        }
         if let Err(error) = memory.populate(frames) {
             tracing::debug!(%error, "frames get their memory when they are first used");
             free.stop_ready();
@@ -128,6 +142,7 @@ impl Drop for Background {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::FrameId;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -139,6 +154,14 @@ mod tests {
             return eprintln!("skipped: the kernel gives memory only when it is touched: {error}");
         }
         free.start_ready();
+        assert!(memory.populated(0..512) < 512, "the first frames begin in a huge page");
+        // Their contents stay when the first frames move to a huge page.
+        let bytes: Vec<u8> = (0..512u32).map(|frame| (frame % 251) as u8).collect();
+        for (frame, byte) in bytes.iter().enumerate() {
+            let (mut latched, header, version) = memory.latch(FrameId(frame as u32));
+            memory.page_mut(&mut latched).set_u8(100, *byte);
+            header.latch.release(version, true);
+        }
         let mut taken = Vec::new();
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| make_frames_ready(&free, &memory));
@@ -152,6 +175,11 @@ mod tests {
             }
             // As many frames as are in use, and no more.
             assert_eq!(memory.populated(6656..FRAMES as u32), 0);
+            for (frame, byte) in bytes.iter().enumerate() {
+                let (latched, header, version) = memory.latch(FrameId(frame as u32));
+                assert_eq!(memory.page_bytes(&latched)[100], *byte, "frame {frame}");
+                header.latch.release(version, false);
+            }
             free.stop_ready();
             thread.join().expect("ends");
         });

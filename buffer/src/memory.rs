@@ -28,6 +28,31 @@ pub(crate) const HUGE_PAGE: usize = 2 << 20;
 pub(crate) const HUGE_PAGES_MIN: usize =
     if tuning::HUGE_PAGES { 8 * HUGE_PAGE } else { usize::MAX };
 
+/// Advice to the kernel about memory; none changes contents.
+#[derive(Clone, Copy)]
+enum Advice {
+    /// Huge pages are wanted, for memory that comes later.
+    Huge,
+    /// Small pages are wanted.
+    Small,
+    /// Small pages become huge ones now; Linux 6.1.
+    Join,
+    /// Memory is wanted now instead of on first touch; Linux 5.14.
+    Populate,
+}
+
+impl Advice {
+    fn code(self) -> libc::c_int {
+        match self {
+            Advice::Huge => libc::MADV_HUGEPAGE,
+            Advice::Small => libc::MADV_NOHUGEPAGE,
+            // `MADV_COLLAPSE`, which libc has not for all systems.
+            Advice::Join => 25,
+            Advice::Populate => libc::MADV_POPULATE_WRITE,
+        }
+    }
+}
+
 /// Anonymous zeroed memory, which the kernel provides on first touch.
 struct Mapping {
     base: NonNull<u8>,
@@ -59,16 +84,28 @@ impl Mapping {
         let align = if bytes >= HUGE_PAGES_MIN { HUGE_PAGE } else { PAGE_SIZE };
         // SAFETY: the padding is less than a huge page, which was mapped on top of `bytes`.
         let start = unsafe { base.add(base.align_offset(align)) };
+        let mapping = Mapping { base, mapped, start };
         if align == HUGE_PAGE {
-            let whole = bytes / HUGE_PAGE * HUGE_PAGE;
-            // SAFETY: inside the mapping; advice changes no contents. Failure only costs speed.
-            let advised =
-                unsafe { libc::madvise(start.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
-            if advised != 0 {
-                tracing::debug!(error = %io::Error::last_os_error(), "huge pages not available");
+            // Failure only costs speed.
+            let advised = mapping.advise(0..bytes / HUGE_PAGE * HUGE_PAGE, Advice::Huge);
+            if let Err(error) = advised {
+                tracing::debug!(%error, "huge pages not available");
             }
         }
-        Ok(Mapping { base, mapped, start })
+        Ok(mapping)
+    }
+
+    /// Advises the kernel about bytes of the usable part and of the padding after it.
+    fn advise(&self, part: Range<usize>, advice: Advice) -> io::Result<()> {
+        let before = self.start.as_ptr().addr() - self.base.as_ptr().addr();
+        assert!(part.start <= part.end && before + part.end <= self.mapped);
+        // SAFETY: inside the mapping.
+        let start = unsafe { self.start.add(part.start) };
+        // SAFETY: inside the mapping, whose contents the advice does not change.
+        match unsafe { libc::madvise(start.as_ptr().cast(), part.len(), advice.code()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
@@ -156,6 +193,13 @@ impl FrameMemory {
         let bytes = frames * Self::FRAME_BYTES;
         let mapping = Mapping::new(bytes, format_args!("a pool of {frames} frames"))?;
         let pages = mapping.start;
+        // Most stores that are opened and closed again use a few frames, and the kernel zeroes a
+        // huge page in a quarter of a millisecond.
+        for part in Self::first_parts(frames) {
+            if let Err(error) = mapping.advise(part, Advice::Small) {
+                tracing::debug!(%error, "the first frames are in huge pages");
+            }
+        }
         // SAFETY: the headers follow the pages inside the mapping.
         let headers = unsafe { pages.add(frames * PAGE_SIZE) }.cast::<FrameHeader>();
         #[cfg(shuttle)]
@@ -167,6 +211,33 @@ impl FrameMemory {
             unsafe { header.write(FrameHeader::default()) };
         }
         Ok(FrameMemory { mapping, pages, headers, frames })
+    }
+
+    /// The huge pages of the first frames and of their headers, as bytes of the mapping; none where
+    /// frames get no memory ahead of use.
+    fn first_parts(frames: usize) -> impl Iterator<Item = Range<usize>> {
+        let headers = frames * PAGE_SIZE / HUGE_PAGE * HUGE_PAGE;
+        let whole = frames * Self::FRAME_BYTES / HUGE_PAGE * HUGE_PAGE;
+        let starts = [0, headers].into_iter().filter(move |start| {
+            tuning::POPULATE && frames * PAGE_SIZE >= HUGE_PAGES_MIN && *start < whole
+        });
+        starts.map(|start| start..start + HUGE_PAGE)
+    }
+
+    /// Makes huge pages of those parts that began with small ones, for a pool that uses more than
+    /// the first frames. Contents stay.
+    ///
+    /// # Errors
+    /// No huge page, a page that is in use for I/O, or a kernel before Linux 6.1. The kernel joins
+    /// the pages later, or the first frames stay in small ones.
+    pub fn join_first(&self) -> io::Result<()> {
+        for part in Self::first_parts(self.frames) {
+            self.mapping.advise(part.clone(), Advice::Huge)?;
+            // The kernel moves contents as when it swaps a page; a thread that comes to them
+            // meanwhile waits for it.
+            self.mapping.advise(part, Advice::Join)?;
+        }
+        Ok(())
     }
 
     /// Number of frames.
@@ -316,20 +387,10 @@ impl FrameMemory {
             start * PAGE_SIZE..(start + count) * PAGE_SIZE,
             first / PAGE_SIZE * PAGE_SIZE..last.next_multiple_of(PAGE_SIZE),
         ];
-        for part in parts {
-            // SAFETY: inside the mapping, which extends past the last header by a huge page minus
-            // the alignment.
-            let start = unsafe { self.pages.add(part.start) };
-            // SAFETY: whole pages of the mapping. The kernel provides memory as a write would and
-            // changes no contents, so concurrent reads and writes are not affected.
-            let done = unsafe {
-                libc::madvise(start.as_ptr().cast(), part.len(), libc::MADV_POPULATE_WRITE)
-            };
-            if done != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
+        // Whole pages of the mapping, which extends past the last header by a huge page minus the
+        // alignment. The kernel provides memory as a write would, so concurrent reads and writes
+        // are not affected.
+        parts.into_iter().try_for_each(|part| self.mapping.advise(part, Advice::Populate))
     }
 
     /// How many of these frames have memory for their pages.

@@ -65,6 +65,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let pool = open_pool(file, options.pool_options_on(device), &forest, &barrier)?;
     // 2. Redo.
     let redone = redo(file, options, &mut stored)?;
+    let is_late = redone.is_as_closed(&stored);
     prepare_files(file, options, &stored)?;
     let allocator = pool.allocator();
     allocator.reset(redone.in_use, &stored.words, file.storage.capacity_pages());
@@ -73,10 +74,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     // 3. The log goes on.
     let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
     // A store that was closed is opened without a write.
-    let late = !stored.new
-        && stored.block.state == StoreState::Logged
-        && !redone.changed
-        && redone.losers.is_empty();
+    let late = is_late.then_some(redone.unsynced);
     let (log_storage, log) = continue_log(file, options, &mut stored, (redone.end, late), &clock)?;
     let mut opening = Opening::new(&forest, log.as_ref());
     set_barrier(&barrier, file, &stored, redone.end, log.as_ref())?;
@@ -201,7 +199,17 @@ struct Redone {
     changed_groups: BTreeSet<u64>,
     losers: Vec<Loser>,
     ghosts: FoundGhosts,
+    /// Segments of the log to be synced before it goes on, see [`recover::Recovered::unsynced`].
+    unsynced: Vec<u64>,
     info: StoreInfo,
+}
+
+impl Redone {
+    /// The store is as an engine that closed it left it, with its log.
+    fn is_as_closed(&self, stored: &Stored) -> bool {
+        let is_logged = !stored.new && stored.block.state == StoreState::Logged;
+        is_logged && !self.changed && self.losers.is_empty()
+    }
 }
 
 /// Brings the pages to the state of the end of the log. A store that was closed without a log needs
@@ -216,13 +224,16 @@ fn redo(file: &StoreFile, options: &Options, stored: &mut Stored) -> Result<Redo
             changed_groups: BTreeSet::new(),
             losers: Vec::new(),
             ghosts: FoundGhosts::default(),
+            unsynced: Vec::new(),
             info: StoreInfo::without_log(block),
         });
     }
     let log = file.open_log(true)?;
     let mut recovered = recover::redo(file, &log, block, words.clone(), options)?;
     let info = StoreInfo::with_log(block, &log, &recovered)?;
-    if options.logs() && recover::release(file, &log, block, copies, &mut recovered)? {
+    if !options.logs() {
+        recovered.make_durable(file, &*log)?;
+    } else if recover::release(file, &log, block, copies, &mut recovered)? {
         words.clone_from(&recovered.in_use);
     }
     let changed = recovered.records > 0;
@@ -235,6 +246,7 @@ fn redo(file: &StoreFile, options: &Options, stored: &mut Stored) -> Result<Redo
         changed_groups: recovered.changed_groups,
         losers: recovered.losers,
         ghosts: recovered.ghosts,
+        unsynced: recovered.unsynced.unwrap_or_default(),
         info,
     })
 }
@@ -257,12 +269,12 @@ fn prepare_files(file: &StoreFile, options: &Options, stored: &Stored) -> Result
 type ContinuedLog = (Option<Arc<dyn LogStorage>>, Option<Arc<Log>>);
 
 /// Starts the log after `end`, if changes are logged. `late`: without a segment, until there is a
-/// change.
+/// change; first the data file and these segments are made durable.
 fn continue_log(
-    file: &StoreFile,
+    file: &Arc<StoreFile>,
     options: &Options,
     stored: &mut Stored,
-    (end, late): (LogEnd, bool),
+    (end, late): (LogEnd, Option<Vec<u64>>),
     clock: &Arc<Clock>,
 ) -> Result<ContinuedLog> {
     let block = &mut stored.block;
@@ -278,9 +290,10 @@ fn continue_log(
     let at_once = block.class_epochs == ClassEpochs::default();
     let image_epoch = if at_once { block.redo_epoch } else { end.epoch + 1 };
     let start = epochs::start_after(end, image_epoch);
-    let log = start_log(storage.clone(), options, start, late, clock)?;
+    let is_late = late.is_some();
+    let log = start_log((file, storage.clone()), options, start, late, clock)?;
     log.set_opening(true);
-    if late {
+    if is_late {
         // Segments that an interrupted end left.
         log.truncate_before(block.segment);
     }
@@ -290,15 +303,15 @@ fn continue_log(
 
 /// Starts the log where it goes on.
 fn start_log(
-    storage: Arc<dyn LogStorage>,
+    (file, storage): (&Arc<StoreFile>, Arc<dyn LogStorage>),
     options: &Options,
     start: LogStart,
-    late_first_segment: bool,
+    late: Option<Vec<u64>>,
     clock: &Arc<Clock>,
 ) -> Result<Arc<Log>> {
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes(),
-        late_first_segment,
+        late_first_segment: late.is_some(),
         // Images of whole pages are for devices that may tear one.
         page_images: !options.atomic_pages,
         // A checkpoint can give room back.
@@ -307,7 +320,14 @@ fn start_log(
         ..LogOptions::default()
     };
     let clock = clock.clone();
-    Log::start(storage, log_options, start, Box::new(move || clock.now()))
+    let (file, before) = (file.clone(), storage.clone());
+    // From the first change on, what it follows must survive a power cut.
+    let before_first = move || match &late {
+        Some(segments) => recover::make_durable(&file, &*before, segments),
+        None => Ok(()),
+    };
+    let clock = Box::new(move || clock.now());
+    Log::start_after(storage, log_options, start, clock, Box::new(before_first))
 }
 
 /// The barrier before a page is written: its log records must be durable, or, without a log, the

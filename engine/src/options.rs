@@ -16,6 +16,7 @@ use wattle_btree::PageImages;
 use wattle_buffer::{
     Ace, Error, MIN_FRAMES, MIN_POOL_BYTES, PAGE_SIZE, PageTrace, PoolOptions, Result, WriteOrder,
     io::{DeviceRecord, IoKind},
+    processors,
 };
 use wattle_wal::FlushPolicy;
 
@@ -561,11 +562,10 @@ impl Options {
     }
 
     pub(crate) fn pool_options(&self) -> PoolOptions {
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         PoolOptions {
             pool_bytes: self.pool_bytes,
             policy: self.policy.clone(),
-            evictors: self.evictors.unwrap_or((cores / 8).max(1)),
+            evictors: self.evictors.unwrap_or((processors() / 8).max(1)),
             write_concurrency: self.write_concurrency.unwrap_or(default_writes(self.pool_bytes)),
             read_ahead: self.read_ahead.unwrap_or(DEFAULT_READ_AHEAD),
             ace: self.ace,

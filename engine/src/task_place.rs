@@ -7,10 +7,10 @@ use crate::{
 };
 use std::{
     cell::RefCell,
-    sync::{Arc, LazyLock, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 use tokio::sync::mpsc;
-use wattle_buffer::Result;
+use wattle_buffer::{Result, processors};
 
 /// Threads at most, also on a larger machine.
 const MAX_THREADS: usize = 64;
@@ -74,13 +74,9 @@ impl TaskThreads {
     }
 }
 
-/// Threads at most. Looked up once: the limits of control groups are in files, which take longer to
-/// read than a short task takes to run.
+/// Threads at most.
 fn most_threads() -> usize {
-    static MOST: LazyLock<usize> = LazyLock::new(|| {
-        std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
-    });
-    *MOST
+    processors().min(MAX_THREADS)
 }
 
 fn place_among(threads: &mut Vec<TaskThread>, core: &Grip) -> Result<Place> {

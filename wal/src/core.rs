@@ -26,6 +26,7 @@ use std::{
 use wattle_buffer::{
     Error, Gsn, Result,
     io::{LogStorage, Zeroes},
+    processors,
 };
 
 /// See the module documentation. Each part changes its own fields.
@@ -62,7 +63,7 @@ impl LogCore {
             storage,
             options,
             clock,
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            processors: processors(),
         }
     }
 

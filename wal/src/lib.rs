@@ -36,7 +36,7 @@ pub use read::{
     flush::{Chunk, Flush},
     heads::MAX_NUMBER,
     owner::store_of,
-    reader::LogReader,
+    reader::{LogReader, sync_segments},
 };
 pub use record::{AUTO, Kind, MAX_OPS, MAX_RECORD};
 pub use segment::prepare::segment_for;

@@ -38,6 +38,19 @@ impl Log {
         start: LogStart,
         clock: Clock,
     ) -> Result<Arc<Log>> {
+        Log::start_after(storage, options, start, clock, Box::new(|| Ok(())))
+    }
+
+    /// As [`Log::start`]. A first segment that is left for later
+    /// ([`LogOptions::late_first_segment`]) is made after `before_first`, which makes durable what
+    /// the log goes on after. A thread of the log calls it, once. If that fails the log has failed.
+    pub fn start_after(
+        storage: Arc<dyn LogStorage>,
+        options: LogOptions,
+        start: LogStart,
+        clock: Clock,
+        before_first: Box<dyn Fn() -> Result<()> + Send>,
+    ) -> Result<Arc<Log>> {
         options.check()?;
         let least = [start.segment, start.sequence, start.flush, start.epoch];
         assert!(!least.contains(&0), "numbers of the log begin with 1: {start:?}");
@@ -58,12 +71,17 @@ impl Log {
                 waits: &helper.waits,
                 room_timeout: helper.options.room_timeout,
                 zeroes: &|| helper.zeroes(),
+                before_first: &before_first,
             };
             let result = catch_unwind(AssertUnwindSafe(|| maker.run()));
             helper.segments.helper_ended();
-            if let Err(panic) = result {
-                let why = panic_message(&*panic);
-                helper.poison(format!("making segments of the log panicked: {why}"));
+            match result {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => helper.poison(error.to_string()),
+                Err(panic) => {
+                    let why = panic_message(&*panic);
+                    helper.poison(format!("making segments of the log panicked: {why}"));
+                }
             }
         })?;
         let flusher = Flusher::new(Arc::clone(&core), &start);

@@ -92,9 +92,19 @@ pub(super) fn inside_runtime() -> bool {
     tokio::runtime::Handle::try_current().is_ok()
 }
 
-/// Checks, with a small ring, that the kernel lets this process use io_uring.
+/// Checks, with a small ring, that the kernel lets this thread use io_uring. Once it did, it is not
+/// asked again in this thread: each ring takes two dozen system calls, and the kernel ends it in
+/// the background. A ring that is refused later is an error or a fallback where it is made.
 pub(super) fn probe() -> io::Result<()> {
-    with_setup(8, 8, |_| Ok(()))
+    thread_local! {
+        static ALLOWED: Cell<bool> = const { Cell::new(false) };
+    }
+    if ALLOWED.get() {
+        return Ok(());
+    }
+    with_setup(8, 8, |_| Ok(()))?;
+    ALLOWED.set(true);
+    Ok(())
 }
 
 /// Number of queued reads at which a runtime submits them to the kernel. It also submits all of

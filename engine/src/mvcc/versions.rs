@@ -42,7 +42,7 @@ use std::{
         },
     },
 };
-use wattle_buffer::{BriefGuard, BriefMutex, Owner, TreeId, prefetch_write};
+use wattle_buffer::{BriefGuard, BriefMutex, Owner, TreeId, prefetch_write, processors};
 
 /// Shards for each core.
 const SHARDS_PER_CORE: usize = limit(1024, 16);
@@ -94,8 +94,7 @@ pub(crate) struct Versions {
 impl Versions {
     /// An empty index.
     pub fn new() -> Versions {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let shards = (cores * SHARDS_PER_CORE).next_power_of_two().clamp(SHARDS.0, SHARDS.1);
+        let shards = (processors() * SHARDS_PER_CORE).next_power_of_two().clamp(SHARDS.0, SHARDS.1);
         Versions {
             shards: (0..shards).map(|_| Padded::default()).collect(),
             queued: (0..shards / 64).map(|_| AtomicU64::default()).collect(),

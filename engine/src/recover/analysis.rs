@@ -148,6 +148,7 @@ impl Analysis {
             undo_epoch: undo_epoch.unwrap_or(end.epoch + 1),
             ghosts: FoundGhosts::default(),
             gaps: Gaps::default(),
+            unsynced: None,
         }
     }
 }

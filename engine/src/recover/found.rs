@@ -1,10 +1,10 @@
 //! The findings of redo.
 
 use super::FoundGhosts;
-use crate::{epochs::Gaps, mvcc::UndoBuffer};
+use crate::{epochs::Gaps, mvcc::UndoBuffer, store::StoreFile};
 use std::collections::BTreeSet;
-use wattle_buffer::TreeId;
-use wattle_wal::LogEnd;
+use wattle_buffer::{Result, TreeId, io::LogStorage};
+use wattle_wal::{LogEnd, sync_segments};
 
 /// A transaction that had neither committed nor been rolled back when the log ended.
 pub(crate) struct Loser {
@@ -38,4 +38,23 @@ pub(crate) struct Recovered {
     pub ghosts: FoundGhosts,
     /// Epochs that no page has.
     pub gaps: Gaps,
+    /// There were no records, and the data file and these segments of the log are still to be
+    /// synced: they may be copies that never were. None: everything is durable.
+    pub unsynced: Option<Vec<u64>>,
+}
+
+impl Recovered {
+    /// Makes durable what redo has found, if that was left for later.
+    pub fn make_durable(&mut self, file: &StoreFile, log: &dyn LogStorage) -> Result<()> {
+        match self.unsynced.take() {
+            Some(segments) => make_durable(file, log, &segments),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Makes the data file and these segments of the log durable.
+pub(crate) fn make_durable(file: &StoreFile, log: &dyn LogStorage, segments: &[u64]) -> Result<()> {
+    sync_segments(log, segments)?;
+    file.sync()
 }

@@ -23,7 +23,7 @@ use std::{
     time::Instant,
 };
 use wattle_btree::record::{needs_page, page_changes};
-use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, io::LogStorage};
+use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, io::LogStorage, processors};
 use wattle_wal::{Chunk, epoch_of, record::Op};
 
 /// Most redo workers.
@@ -50,13 +50,20 @@ pub(crate) fn redo(
     let begun = Instant::now();
     let _span = tracing::info_span!("recovery", redo_epoch = block.redo_epoch).entered();
     // 1. The source gives out only durable records.
-    let source = Source::open(file, log, block)?;
-    let last = source.epoch_before();
+    let mut source = Source::open(file, log, block)?;
+    let mut last = source.epoch_before();
     let shared = RedoState::new(block.gaps, options);
+    let first = source.first(|epoch| {
+        shared.gaps.lock().add_jump(last, epoch);
+        last = epoch;
+    })?;
     let reserving = Mutex::new(());
     let capacity = file.storage.capacity_pages().max(block.capacity);
     let analysis = Analysis::new(in_use, capacity, file.directory());
-    let workers = thread::available_parallelism().map_or(1, |n| n.get()).min(MAX_WORKERS);
+    let Some(first) = first else {
+        return without_records(file, log, source, block, analysis, shared);
+    };
+    let workers = processors().min(MAX_WORKERS);
     let pages = options.pool_bytes as usize / (PAGE_SIZE + 128) / workers;
     // 2. Read, look, apply. Leaving the scope waits for all threads.
     let (dispatcher, counts, found) = thread::scope(|scope| {
@@ -65,7 +72,7 @@ pub(crate) fn redo(
         let shared = &shared;
         let (flushes, received) = sync_channel(READ_AHEAD);
         let reader = spawn("redo-reader")
-            .spawn_scoped(scope, move || source.feed(flushes, block.durable_flush, shared))
+            .spawn_scoped(scope, move || source.feed(first, flushes, block.durable_flush, shared))
             .map_err(failed)?;
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..workers {
@@ -99,17 +106,51 @@ pub(crate) fn redo(
     let end = *shared.end.get().expect("without an error the log was read to its end");
     // 3. All pages in use are there, durably.
     let recovered = analysis.finish(end);
-    let in_use = &recovered.in_use;
-    let pages_end = in_use
-        .iter()
-        .rposition(|word| *word != 0)
-        .map_or(0, |at| at as u64 * 64 + u64::from(u64::BITS - in_use[at].leading_zeros()));
-    cache::reserve(file, &reserving, pages_end)?;
+    cache::reserve(file, &reserving, pages_end(&recovered.in_use))?;
     file.sync()?;
     report_recovered(file, begun, &counts, (bytes, records), recovered.losers.len());
     let mut ghosts = FoundGhosts::default();
     found.into_iter().for_each(|found| ghosts.merge(found));
     Ok(Recovered { ghosts, records, bytes, gaps: shared.gaps.into_inner(), ..recovered })
+}
+
+/// As [`redo`], for a log without records: no page lacks anything. Starts no thread.
+///
+/// If the log has only the segment that the superblock names, the syncs are left to
+/// [`Recovered::make_durable`], so that a store that was closed and is only read is opened without
+/// one. Then nothing is removed before the first change either. With other segments it could be: a
+/// process that was killed may have written this superblock and not synced it, and the previous one
+/// needs them.
+fn without_records(
+    file: &StoreFile,
+    log: &Arc<dyn LogStorage>,
+    source: Source<'_>,
+    block: &Superblock,
+    analysis: Analysis,
+    shared: RedoState,
+) -> Result<Recovered> {
+    let (end, segments) = source.end_without_records(block.durable_flush)?;
+    if let Some(error) = wrong_end(file, block, &end) {
+        return Err(error);
+    }
+    let found = log.segments().map_err(|error| Error::io("list the log", error))?;
+    let is_alone = found.iter().map(|(number, _)| *number).eq([block.segment]);
+    let recovered = analysis.finish(end);
+    cache::reserve(file, &Mutex::new(()), pages_end(&recovered.in_use))?;
+    let gaps = shared.gaps.into_inner();
+    let mut recovered = Recovered { unsynced: Some(segments), gaps, ..recovered };
+    if !is_alone {
+        recovered.make_durable(file, &**log)?;
+    }
+    Ok(recovered)
+}
+
+/// The end of the pages in use.
+fn pages_end(in_use: &[u64]) -> u64 {
+    in_use
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(0, |at| at as u64 * 64 + u64::from(u64::BITS - in_use[at].leading_zeros()))
 }
 
 /// Logs what redo has done.

@@ -30,6 +30,8 @@ pub(crate) fn release(
     if segment <= block.segment {
         return Ok(false);
     }
+    recovered.make_durable(file, &**log)?;
+    let end = &recovered.end;
     // 1. The bitmaps, into their spare copies.
     let capacity = file.storage.capacity_pages();
     let all = capacity.div_ceil(BITMAP_GROUP);

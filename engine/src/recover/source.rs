@@ -110,31 +110,48 @@ impl<'f> Source<'f> {
         self.reader.end().map_err(|error| named(error, self.path))
     }
 
+    /// Passes over the flushes without records, and gives the first one with some. None: there is
+    /// none. The log of a store that was closed has none.
+    pub fn first(&mut self, mut passed: impl FnMut(u64)) -> Result<Option<Located>> {
+        while let Some(flush) = self.next()? {
+            if flush.bytes() > 0 {
+                return Ok(Some(flush));
+            }
+            passed(flush.epoch);
+        }
+        Ok(None)
+    }
+
+    /// As [`Source::end`], of a log without records. Flushes up to `durable_flush` are known to be
+    /// durable; also gives the segments that must be synced before the log goes on.
+    pub(super) fn end_without_records(self, durable_flush: u64) -> Result<(LogEnd, Vec<u64>)> {
+        self.reader.settle_later(durable_flush).map_err(|error| named(error, self.path))
+    }
+
     /// As [`Source::end`]; the end of the log is durable then.
     fn durable_end(self, durable_flush: u64) -> Result<LogEnd> {
         self.reader.settle(durable_flush).map_err(|error| named(error, self.path))
     }
 
-    /// Reads everything, for `receiver` of `flushes`. Gives the end, or nothing when the receiver
-    /// wants no more. Flushes up to `durable_flush` are known to be durable.
+    /// Reads everything after the flush `first`, for `receiver` of `flushes`, which gets that one
+    /// too. Gives the end, or nothing when the receiver wants no more. Flushes up to
+    /// `durable_flush` are known to be durable.
     pub(super) fn feed(
         mut self,
+        first: Located,
         flushes: SyncSender<Located>,
         durable_flush: u64,
         shared: &RedoState,
     ) -> Option<LogEnd> {
         let fed = (|| {
-            let mut last = None;
+            let mut last = first;
             while let Some(flush) = self.next()? {
-                if let Some(before) = last.replace(flush)
-                    && flushes.send(before).is_err()
-                {
+                if flushes.send(std::mem::replace(&mut last, flush)).is_err() {
                     return Ok(None);
                 }
             }
             let end = self.durable_end(durable_flush)?;
-            let sent = last.is_none_or(|last| flushes.send(last).is_ok());
-            Ok(sent.then_some(end))
+            Ok(flushes.send(last).is_ok().then_some(end))
         })();
         // `flushes` is dropped after a failure is known, so that its end is not taken for that of
         // the log.

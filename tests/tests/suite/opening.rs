@@ -11,8 +11,9 @@ use std::{
 };
 use wattle::{
     Durability, Engine, Error, IoKind, LOG_DIRECTORY, Options, WARM_FILE,
-    io::{Fault, FaultPlan, Op, SimStorage},
+    io::{Fault, FaultPlan, LogBuffer, LogStorage, Op, PageWrite, SimStorage, Storage},
 };
+use wattle_buffer::PageImage;
 use wattle_tests::harness::{Device, Watchdog, assert_verified, eventually, small_pool};
 
 fn options() -> Options {
@@ -139,6 +140,85 @@ fn the_log_of_a_closed_store_begins_when_there_is_room_for_it() {
         drop((session, tree));
         engine.close().expect("close");
         let engine = open();
+        assert_records(&engine, 100);
+        assert_verified(&engine);
+        engine.close().expect("close");
+    }
+}
+
+/// A copy of a closed store that no sync has made durable.
+fn unsynced_copy(of: &SimStorage) -> Arc<SimStorage> {
+    let copy = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    Storage::reserve(&*copy, of.capacity_pages()).expect("room");
+    for page in of.pages() {
+        let mut image = PageImage::zeroed();
+        image.0 = of.raw_page(page).expect("a page");
+        let mut results = Vec::new();
+        copy.write_pages(&[PageWrite { page, image: &image }], &mut results);
+        results.into_iter().for_each(|result| result.expect("written"));
+    }
+    for (segment, bytes) in of.segments().expect("segments") {
+        LogStorage::create(&*copy, segment, bytes).expect("a segment");
+        let raw = of.raw_segment(segment).expect("a segment");
+        let mut buffer = LogBuffer::new(raw.len());
+        buffer.copy_from_slice(&raw);
+        LogStorage::write(&*copy, segment, &[(0, &buffer)]).expect("written");
+    }
+    copy
+}
+
+#[test]
+fn a_copy_that_was_never_synced_is_durable_from_the_first_change_on() {
+    let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let engine = Device::sim(&sim).open(small_pool(256)).expect("open");
+    put(&engine, 0..1000);
+    engine.close().expect("close");
+    for seed in 0..8 {
+        let copy = unsynced_copy(&sim);
+        let device = Device::sim(&copy);
+        // Reading syncs nothing.
+        let engine = device.open(small_pool(256)).expect("open the copy");
+        assert_records(&engine, 1000);
+        engine.close().expect("close");
+        let counters = copy.counters();
+        assert_eq!((counters.syncs, counters.log_syncs), (0, 0));
+        assert!(!copy.unsynced_pages().is_empty() && !copy.unsynced_segments().is_empty());
+        // A commit that is acknowledged stays, with all that was there before.
+        let engine = device.open(small_pool(256)).expect("open the copy again");
+        put(&engine, 1000..1001);
+        let left = Arc::new(copy.crash(seed));
+        engine.close().expect("close");
+        let engine = Device::sim(&left).open(small_pool(256)).expect("open after the power cut");
+        assert_records(&engine, 1001);
+        assert_verified(&engine);
+        engine.close().expect("close");
+    }
+}
+
+#[test]
+fn without_a_sync_of_the_store_before_it_no_change_is_acknowledged() {
+    for op in [Op::Sync, Op::LogSync] {
+        let _watchdog = Watchdog::start("a failing sync", Duration::from_secs(20));
+        let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
+        let device = Device::sim(&sim);
+        let engine = device.open(small_pool(256)).expect("open");
+        put(&engine, 0..100);
+        engine.close().expect("close");
+        sim.set_plan(FaultPlan::new(1).nth(op, 1, Fault::Error(ErrorKind::Other)));
+        let engine = device.open(small_pool(256)).expect("open: nothing is synced");
+        assert_records(&engine, 100);
+        let tree = engine.tree("tree").expect("tree");
+        let session = engine.session().expect("session");
+        for _ in 0..2 {
+            // The second sync would succeed, and prove nothing.
+            let refused = session.put(&tree, b"key", b"value").expect_err("not durable");
+            assert!(refused.to_string().contains("sync"), "{op:?}: {refused}");
+        }
+        assert_eq!(session.get(&tree, b"key").expect("get"), None);
+        drop((session, tree));
+        engine.close().expect_err("it has failed");
+        sim.heal();
+        let engine = device.open(small_pool(256)).expect("open again");
         assert_records(&engine, 100);
         assert_verified(&engine);
         engine.close().expect("close");

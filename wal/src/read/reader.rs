@@ -64,6 +64,17 @@ struct PendingFlush {
     headless: bool,
 }
 
+/// Makes these segments durable.
+///
+/// # Errors
+/// A sync failed. Another sync that succeeds proves nothing then.
+pub fn sync_segments(storage: &dyn LogStorage, segments: &[u64]) -> Result<()> {
+    segments.iter().try_for_each(|&segment| {
+        let synced = storage.sync(segment);
+        synced.map_err(|error| Error::io(format_args!("sync log segment {segment}"), error))
+    })
+}
+
 impl LogReader {
     /// Opens the log of the store `store_id`, to be read from the segment `from_segment` on. Reads
     /// the heads of all segments.
@@ -152,22 +163,28 @@ impl LogReader {
     /// Only the last flush may not be durable, because each is written after the sync of the
     /// previous one. It is written again, because its sync may have failed: after a failed fsync
     /// the page cache may return bytes that later fsyncs never write.
-    pub fn settle(mut self, durable_flush: u64) -> Result<LogEnd> {
+    pub fn settle(self, durable_flush: u64) -> Result<LogEnd> {
+        let storage = Arc::clone(self.window.storage());
+        let (end, unsynced) = self.settle_later(durable_flush)?;
+        sync_segments(&*storage, &unsynced)?;
+        Ok(end)
+    }
+
+    /// As [`LogReader::settle`], but leaves the syncs of files that need nothing else to the
+    /// caller, who calls [`sync_segments`] with the segments that are given, before the log goes
+    /// on.
+    pub fn settle_later(mut self, durable_flush: u64) -> Result<(LogEnd, Vec<u64>)> {
         while self.next_flush()?.is_some() {}
         let last = self.end.segment;
         // A later segment than that of the last flush has at least a head.
         let in_last = self.tail.is_some_and(|(segment, ..)| segment == last);
         if last == 0 {
-            return Ok(self.end);
+            return Ok((self.end, Vec::new()));
         }
         if in_last && self.end.flush <= durable_flush {
             // The files may be copies that were never synced. A sync of clean files writes nothing.
-            for head in &self.heads.heads {
-                self.window.storage().sync(head.segment).map_err(|error| {
-                    Error::io(format_args!("sync log segment {}", head.segment), error)
-                })?;
-            }
-            return Ok(self.end);
+            let segments = self.heads.heads.iter().map(|head| head.segment).collect();
+            return Ok((self.end, segments));
         }
         let tail = self.tail.filter(|(segment, ..)| *segment == last);
         // A segment without a flush has at least a head, which may not be durable either.
@@ -181,7 +198,7 @@ impl LogReader {
             })?;
             at += len as u64;
         }
-        self.end()
+        Ok((self.end()?, Vec::new()))
     }
 
     /// Reads one block or goes on to the next segment. Gives a flush that the block completes.

@@ -12,7 +12,10 @@ use std::{
     io,
     time::{Duration, Instant},
 };
-use wattle_buffer::io::{LogStorage, Zeroes};
+use wattle_buffer::{
+    Result,
+    io::{LogStorage, Zeroes},
+};
 
 /// How often the helper tries again to make a segment.
 const RETRY: Duration = Duration::from_millis(100);
@@ -29,16 +32,22 @@ pub(crate) struct SegmentMaker<'l> {
     pub room_timeout: Duration,
     /// Whether the zeroes of the next segment are written or only reserved.
     pub zeroes: &'l dyn Fn() -> Zeroes,
+    /// Makes durable all that comes before a first segment that was left for later.
+    pub before_first: &'l dyn Fn() -> Result<()>,
 }
 
 type Guard<'l> = MutexGuard<'l, SegmentState>;
 
 impl SegmentMaker<'_> {
     /// Body of the thread.
-    pub(crate) fn run(&self) {
+    ///
+    /// # Errors
+    /// The files before the first segment could not be made durable. It is not tried again.
+    pub(crate) fn run(&self) -> Result<()> {
         let mut retired = false;
         // A failure that is no lack of room is logged once until a segment is made.
         let mut logged = false;
+        let mut is_late = self.gate.is_unbegun();
         let mut state = self.segments.state.lock();
         while state.helper == HelperState::Running {
             // 1. Old segments first: they may be the room for the next one.
@@ -71,6 +80,9 @@ impl SegmentMaker<'_> {
             }
             // 4. Now.
             let number = state.reserve.next();
+            if std::mem::take(&mut is_late) {
+                MutexGuard::unlocked(&mut state, self.before_first)?;
+            }
             match MutexGuard::unlocked(&mut state, || self.make(number)) {
                 Ok(made) => {
                     logged = false;
@@ -92,6 +104,7 @@ impl SegmentMaker<'_> {
         }
         self.remove_unused(state);
         files::give_back(self.storage, true);
+        Ok(())
     }
 
     /// Retires a segment. Gives whether that is done.
