@@ -383,15 +383,15 @@ fn cut_at_each_step(seed: u64, whole_pages: bool) -> u64 {
             }
         });
         device.aim(Camera { one_in: 3, most: 60, whole_pages });
-        for version in 1..lens.len() {
-            device.issue(0, version as u64);
+        for (version, new_len) in (0u64..).zip(lens.iter().copied()).skip(1) {
+            device.issue(0, version);
             match random.random_range(0..3) {
                 0 => {
                     // The value of this key is never there.
                     let mut txn = session.begin().expect("begin");
                     txn.put(&tree, b"never", &value(9, len(&mut random))).expect("put");
                     txn.abort().expect("abort");
-                    session.put(&tree, b"key", &value(version as u64, lens[version])).expect("put");
+                    session.put(&tree, b"key", &value(version, new_len)).expect("put");
                 }
                 1 => {
                     let mut txn = session.begin().expect("begin");
@@ -399,14 +399,12 @@ fn cut_at_each_step(seed: u64, whole_pages: bool) -> u64 {
                     let mark = txn.savepoint();
                     txn.put(&tree, b"key", &value(78, len(&mut random))).expect("put");
                     txn.rollback_to(&mark).expect("roll back");
-                    txn.put(&tree, b"key", &value(version as u64, lens[version])).expect("put");
+                    txn.put(&tree, b"key", &value(version, new_len)).expect("put");
                     txn.commit().expect("commit");
                 }
-                _ => {
-                    session.put(&tree, b"key", &value(version as u64, lens[version])).expect("put")
-                }
+                _ => session.put(&tree, b"key", &value(version, new_len)).expect("put"),
             }
-            device.ack(0, version as u64);
+            device.ack(0, version);
             if random.random_bool(0.5) {
                 engine.checkpoint().expect("checkpoint");
             }
