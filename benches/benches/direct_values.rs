@@ -75,7 +75,7 @@ fn run(dir: &Path, len: usize, writers: u64, waits: Durability, direct: bool) ->
                         break;
                     }
                     value[..8].copy_from_slice(&number.to_le_bytes());
-                    let key = if replace { writer << 32 | turn % REPLACED } else { number };
+                    let key = if replace { (writer << 32) | (turn % REPLACED) } else { number };
                     session.put(tree, &key.to_be_bytes(), &value).expect("put");
                 }
             });

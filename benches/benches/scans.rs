@@ -116,7 +116,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// What runs beside look-ups.
+/// The work beside look-ups.
 #[derive(Clone, Copy)]
 enum Beside<'a> {
     /// Nothing.

@@ -179,9 +179,13 @@ pub fn drive(
         }
     }
     println!(
-        "{} records of 1 KB, {} warehouses, pool or cache of 2 GiB, 2 threads, {} after {}, \
+        "{} records of 1 KB, or {} TPC-C warehouse{}, pool or cache of 2 GiB, 2 threads, {} after {}, \
          medians of {repetitions}; operations or transactions per second.\n",
-        sizes.records, sizes.warehouses, sizes.duration, sizes.warm_up
+        sizes.records,
+        sizes.warehouses,
+        if sizes.warehouses == 1 { "" } else { "s" },
+        sizes.duration,
+        sizes.warm_up
     );
     println!("| row | what | {} | Wattle to the best peer |", chosen.join(" | "));
     println!("|---|---|{}---|", "---|".repeat(chosen.len()));

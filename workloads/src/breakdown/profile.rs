@@ -28,7 +28,7 @@ struct State {
     taken: Option<Result<Taken, String>>,
 }
 
-/// What was there when a profile began.
+/// The state at the begin of a profile.
 #[derive(Debug)]
 struct Began {
     at: Instant,

@@ -1,5 +1,5 @@
 //! RocksDB's `TransactionDB`: several writers, a lock for each record that they change, and a
-//! snapshot for each transaction. Keys of all tables lie in one column family, behind one byte with
+//! snapshot for each transaction. Keys of all tables lie in one column family, after one byte with
 //! the number of the table.
 
 use super::neutral::{Peer, PeerTxn};
