@@ -127,8 +127,7 @@ impl PageAllocator {
     /// `least` pages more where there are too few.
     ///
     /// # Errors
-    /// [`DiskFull`](crate::Error::DiskFull) if the device has no room. `*left` and `rows` say what
-    /// was taken by then.
+    /// [`DiskFull`](crate::Error::DiskFull) if the device has no room; nothing was changed.
     pub(crate) fn allocate_rows(
         &self,
         storage: &dyn Storage,
@@ -145,7 +144,14 @@ impl PageAllocator {
             if *left == 0 {
                 return Ok(());
             }
-            self.grow(&mut map, storage, least)?;
+            if let Err(error) = self.grow(&mut map, storage, least) {
+                // Before another thread finds the map full.
+                for (first, count) in rows.drain(..) {
+                    (first..first + count).for_each(|page| map.give(PageId(page)));
+                    *left += count;
+                }
+                return Err(error);
+            }
         }
     }
 

@@ -231,13 +231,15 @@ impl FrameMemory {
     /// No huge page, a page that is in use for I/O, or a kernel before Linux 6.1. The kernel joins
     /// the pages later, or the first frames stay in small ones.
     pub fn join_first(&self) -> io::Result<()> {
-        for part in Self::first_parts(self.frames) {
-            self.mapping.advise(part.clone(), Advice::Huge)?;
-            // The kernel moves contents as when it swaps a page; a thread that comes to them
-            // meanwhile waits for it.
-            self.mapping.advise(part, Advice::Join)?;
-        }
-        Ok(())
+        // For all parts first, so that the kernel may join later what cannot be joined now.
+        Self::first_parts(self.frames)
+            .try_for_each(|part| self.mapping.advise(part, Advice::Huge))?;
+        // The kernel moves contents as when it swaps a page; a thread that comes to them meanwhile
+        // waits for it.
+        let joined = Self::first_parts(self.frames)
+            .map(|part| self.mapping.advise(part, Advice::Join))
+            .collect::<Vec<_>>();
+        joined.into_iter().collect()
     }
 
     /// Number of frames.

@@ -301,7 +301,9 @@ impl Engine {
         Session::open(&self.core, User::Session)
     }
 
-    /// Makes all commits so far durable, also those with [`crate::Durability::None`].
+    /// Makes all commits so far durable, also those with [`crate::Durability::None`]. Does nothing
+    /// before the first change of a store that was closed: if its files are a copy, the program
+    /// that made the copy has to sync them, or the first change does.
     ///
     /// # Errors
     /// [`Error::CommitUnknown`], [`Error::Poisoned`].

@@ -75,7 +75,8 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
     // A store that was closed is opened without a write.
     let late = is_late.then_some(redone.unsynced);
-    let (log_storage, log) = continue_log(file, options, &mut stored, (redone.end, late), &clock)?;
+    let files = (file, &pool);
+    let (log_storage, log) = continue_log(files, options, &mut stored, (redone.end, late), &clock)?;
     let mut opening = Opening::new(&forest, log.as_ref());
     set_barrier(&barrier, file, &stored, redone.end, log.as_ref())?;
     let (newest, drawn) = (ids.clone(), ids.clone());
@@ -271,7 +272,7 @@ type ContinuedLog = (Option<Arc<dyn LogStorage>>, Option<Arc<Log>>);
 /// Starts the log after `end`, if changes are logged. `late`: without a segment, until there is a
 /// change; first the data file and these segments are made durable.
 fn continue_log(
-    file: &Arc<StoreFile>,
+    (file, pool): (&Arc<StoreFile>, &Arc<Pool>),
     options: &Options,
     stored: &mut Stored,
     (end, late): (LogEnd, Option<Vec<u64>>),
@@ -291,7 +292,7 @@ fn continue_log(
     let image_epoch = if at_once { block.redo_epoch } else { end.epoch + 1 };
     let start = epochs::start_after(end, image_epoch);
     let is_late = late.is_some();
-    let log = start_log((file, storage.clone()), options, start, late, clock)?;
+    let log = start_log((file, pool, storage.clone()), options, start, late, clock)?;
     log.set_opening(true);
     if is_late {
         // Segments that an interrupted end left.
@@ -303,7 +304,7 @@ fn continue_log(
 
 /// Starts the log where it goes on.
 fn start_log(
-    (file, storage): (&Arc<StoreFile>, Arc<dyn LogStorage>),
+    (file, pool, storage): (&Arc<StoreFile>, &Arc<Pool>, Arc<dyn LogStorage>),
     options: &Options,
     start: LogStart,
     late: Option<Vec<u64>>,
@@ -321,10 +322,17 @@ fn start_log(
     };
     let clock = clock.clone();
     let (file, before) = (file.clone(), storage.clone());
+    // The pool has a barrier, which has the log, whose thread has this.
+    let pool = Arc::downgrade(pool);
     // From the first change on, what it follows must survive a power cut.
-    let before_first = move || match &late {
-        Some(segments) => recover::make_durable(&file, &*before, segments),
-        None => Ok(()),
+    let before_first = move || {
+        let Some(segments) = &late else { return Ok(()) };
+        recover::make_durable(&file, &*before, segments).inspect_err(|_| {
+            // As after any failed sync of the pages.
+            if let (Some(why), Some(pool)) = (file.lost(), pool.upgrade()) {
+                pool.distrust_storage(&why);
+            }
+        })
     };
     let clock = Box::new(move || clock.now());
     Log::start_after(storage, log_options, start, clock, Box::new(before_first))

@@ -179,8 +179,8 @@ pub fn drive(
         }
     }
     println!(
-        "{} records of 1 KB, or {} TPC-C warehouse{}, pool or cache of 2 GiB, 2 threads, {} after {}, \
-         medians of {repetitions}; operations or transactions per second.\n",
+        "{} records of 1 KB, or {} TPC-C warehouse{}, pool or cache of 2 GiB, 2 threads, {} after \
+         {}, medians of {repetitions}; operations or transactions per second.\n",
         sizes.records,
         sizes.warehouses,
         if sizes.warehouses == 1 { "" } else { "s" },

@@ -130,20 +130,22 @@ impl Core {
     /// that has not ended; then it stays until no snapshot is older than now.
     pub fn take_off_list(&self, cx: &Context, before: u64, most: usize) -> Result<()> {
         let garbage = &self.txns.garbage;
+        let (mut refused, mut outcome) = (Vec::new(), Ok(()));
         for _ in 0..most {
-            let Some((chunks, large)) = garbage.take_adopted(before) else { return Ok(()) };
+            let Some((chunks, large)) = garbage.take_adopted(before) else { break };
             match self.catalog.unlist_adopted(cx, chunks, large) {
                 Ok(true) => {}
-                Ok(false) => {
-                    garbage.give_adopted_back(self.txns.clock.now(), (chunks, large));
-                }
+                Ok(false) => refused.push((self.txns.clock.now(), (chunks, large))),
                 Err(error) => {
-                    garbage.give_adopted_back(0, (chunks, large));
-                    return Err(error);
+                    refused.push((0, (chunks, large)));
+                    outcome = Err(error);
+                    break;
                 }
             }
         }
-        Ok(())
+        // Not before: no snapshot may be older than now, and the same call would take it again.
+        refused.into_iter().for_each(|(time, value)| garbage.give_adopted_back(time, value));
+        outcome
     }
 
     fn clear_replaced(&self, internal: &Internal<'_>, replaced: Replaced<'_>) -> Result<()> {

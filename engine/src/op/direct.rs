@@ -61,6 +61,8 @@ pub(super) async fn write_directly<R: Resolve>(
     while large.whole_leaves(done) > 0 {
         // 1. No backup misses the pages, and none begins before they are in the tree.
         let Some(_no_backup) = core.unlogged_pages.write() else { break };
+        // The engine may have been abandoned meanwhile, and the file may belong to another one.
+        core.check_alive()?;
         // 2. Pages.
         let leaves = large.whole_leaves(done).min(PIECE) as usize;
         let mut ready = match store.tree.write_leaves(large, value, done, leaves) {

@@ -61,7 +61,7 @@ pub(crate) fn redo(
     let capacity = file.storage.capacity_pages().max(block.capacity);
     let analysis = Analysis::new(in_use, capacity, file.directory());
     let Some(first) = first else {
-        return without_records(file, log, source, block, analysis, shared);
+        return without_records((file, log), (source, block), analysis, shared, options);
     };
     let workers = processors().min(MAX_WORKERS);
     let pages = options.pool_bytes as usize / (PAGE_SIZE + 128) / workers;
@@ -119,15 +119,14 @@ pub(crate) fn redo(
 /// If the log has only the segment that the superblock names, the syncs are left to
 /// [`Recovered::make_durable`], so that a store that was closed and is only read is opened without
 /// one. Then nothing is removed before the first change either. With other segments it could be: a
-/// process that was killed may have written this superblock and not synced it, and the previous one
-/// needs them.
+/// process may have written this superblock and not synced it, because it was killed or the sync
+/// failed, and the previous one needs them. So it is written again, and synced.
 fn without_records(
-    file: &StoreFile,
-    log: &Arc<dyn LogStorage>,
-    source: Source<'_>,
-    block: &Superblock,
+    (file, log): (&StoreFile, &Arc<dyn LogStorage>),
+    (source, block): (Source<'_>, &Superblock),
     analysis: Analysis,
     shared: RedoState,
+    options: &Options,
 ) -> Result<Recovered> {
     let (end, segments) = source.end_without_records(block.durable_flush)?;
     if let Some(error) = wrong_end(file, block, &end) {
@@ -141,6 +140,10 @@ fn without_records(
     let mut recovered = Recovered { unsynced: Some(segments), gaps, ..recovered };
     if !is_alone {
         recovered.make_durable(file, &**log)?;
+        if !options.read_only {
+            // Its sync may have failed, and then a sync that succeeds proves nothing.
+            file.write_superblock(block)?;
+        }
     }
     Ok(recovered)
 }
