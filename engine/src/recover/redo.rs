@@ -53,9 +53,11 @@ pub(crate) fn redo(
     let mut source = Source::open(file, log, block)?;
     let mut last = source.epoch_before();
     let shared = RedoState::new(block.gaps, options);
+    options.check_interrupt()?;
     let first = source.first(|epoch| {
         shared.gaps.lock().add_jump(last, epoch);
         last = epoch;
+        options.check_interrupt()
     })?;
     let reserving = Mutex::new(());
     let capacity = file.storage.capacity_pages().max(block.capacity);

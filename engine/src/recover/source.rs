@@ -110,14 +110,14 @@ impl<'f> Source<'f> {
         self.reader.end().map_err(|error| named(error, self.path))
     }
 
-    /// Passes over the flushes without records, and gives the first one with some. None: there is
-    /// none. The log of a store that was closed has none.
-    pub fn first(&mut self, mut passed: impl FnMut(u64)) -> Result<Option<Located>> {
+    /// Passes over the flushes without records, and gives the first one with some, or an error of
+    /// `passed`. None: there is none. The log of a store that was closed has none.
+    pub fn first(&mut self, mut passed: impl FnMut(u64) -> Result<()>) -> Result<Option<Located>> {
         while let Some(flush) = self.next()? {
             if flush.bytes() > 0 {
                 return Ok(Some(flush));
             }
-            passed(flush.epoch);
+            passed(flush.epoch)?;
         }
         Ok(None)
     }
