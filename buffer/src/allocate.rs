@@ -122,34 +122,32 @@ impl PageAllocator {
         Ok(map.take_next())
     }
 
-    /// Takes `*left` free pages that are not recently freed ([`Self::is_recently_freed`]), and adds
-    /// them to `rows`: first page and count of each. Reserves room on the device for at least
-    /// `least` pages more where there are too few.
+    /// Takes `count` free pages that are not recently freed ([`Self::is_recently_freed`]), as rows:
+    /// first page and count of each. Reserves room on the device for at least `least` pages more
+    /// where there are too few.
     ///
     /// # Errors
     /// [`DiskFull`](crate::Error::DiskFull) if the device has no room; nothing was changed.
     pub(crate) fn allocate_rows(
         &self,
         storage: &dyn Storage,
-        left: &mut u64,
+        count: u64,
         least: u64,
-        rows: &mut Vec<(u64, u64)>,
-    ) -> Result<()> {
+    ) -> Result<Vec<(u64, u64)>> {
+        let (mut rows, mut left) = (Vec::new(), count);
         let mut map = self.pages.lock();
         loop {
             {
                 let logged = self.logged.lock();
-                *left -= map.take_rows(*left, |page| !logged.is_recently_freed(page), rows);
+                left -= map.take_rows(left, |page| !logged.is_recently_freed(page), &mut rows);
             }
-            if *left == 0 {
-                return Ok(());
+            if left == 0 {
+                return Ok(rows);
             }
             if let Err(error) = self.grow(&mut map, storage, least) {
                 // Before another thread finds the map full.
-                for (first, count) in rows.drain(..) {
-                    (first..first + count).for_each(|page| map.give(PageId(page)));
-                    *left += count;
-                }
+                let pages = rows.iter().flat_map(|&(first, count)| first..first + count);
+                pages.for_each(|page| map.give(PageId(page)));
                 return Err(error);
             }
         }
@@ -237,9 +235,8 @@ mod tests {
         let storage = MemoryStorage::new();
         let allocator = PageAllocator::new(Vec::new(), 0);
         let rows = |count: u64| {
-            let (mut left, mut rows) = (count, Vec::new());
-            allocator.allocate_rows(&storage, &mut left, GROW_MIN, &mut rows).expect("room");
-            assert_eq!((left, rows.iter().map(|row| row.1).sum()), (0, count));
+            let rows = allocator.allocate_rows(&storage, count, GROW_MIN).expect("room");
+            assert_eq!(rows.iter().map(|row| row.1).sum::<u64>(), count);
             let pages: Vec<u64> = rows.iter().flat_map(|&(at, len)| at..at + len).collect();
             (rows.len(), pages)
         };
@@ -260,6 +257,19 @@ mod tests {
         assert_eq!(reused, 100, "those of the earlier epoch, in {pieces} rows");
         assert!(third.iter().all(|page| !second.contains(page)), "a page has two owners");
         assert_eq!(allocator.recently_freed(), 100);
+    }
+
+    #[test]
+    fn rows_for_which_the_device_has_no_room_leave_all_pages_free() {
+        let storage = MemoryStorage::with_limit(3 * GROW_MIN);
+        let allocator = PageAllocator::new(Vec::new(), 0);
+        let few = allocator.allocate_rows(&storage, 100, GROW_MIN).expect("room");
+        let error = allocator.allocate_rows(&storage, 4 * GROW_MIN, GROW_MIN).expect_err("no room");
+        assert!(matches!(error, crate::Error::DiskFull { .. }), "{error}");
+        let used = few.iter().map(|row| row.1).sum::<u64>() + 4;
+        let rest = allocator.pages.lock().capacity() - used;
+        let all = allocator.allocate_rows(&storage, rest, GROW_MIN).expect("all were given back");
+        assert_eq!(all.iter().map(|row| row.1).sum::<u64>(), rest);
     }
 
     #[test]

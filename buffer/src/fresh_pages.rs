@@ -45,7 +45,7 @@ impl FreshPages {
         }
         assert_eq!(left, 0, "more than all fresh pages are taken");
         self.rows.drain(..whole);
-        self.pool.reserves.count_taken_many(count as usize);
+        self.pool.reserves.count_taken(count as usize);
         taken
     }
 }
@@ -57,7 +57,7 @@ impl Drop for FreshPages {
             self.pool.allocator.free(page);
             freed += 1;
         }
-        self.pool.reserves.count_taken_many(freed);
+        self.pool.reserves.count_taken(freed);
     }
 }
 
@@ -68,12 +68,9 @@ impl Pool {
     /// [`Error::DiskFull`] if the device has no room for them beside the pages that were freed
     /// since the last checkpoint.
     pub fn fresh_pages(self: &Arc<Self>, count: usize) -> Result<FreshPages> {
-        let mut fresh = FreshPages { pool: self.clone(), rows: Vec::new() };
-        let mut left = count as u64;
         // Logged contents find room for a single page more, and the room of the log.
-        let (storage, least) = (&*self.storage, GROW_MIN);
-        let outcome = self.allocator.allocate_rows(storage, &mut left, least, &mut fresh.rows);
-        self.reserves.count_added_many(count - left as usize);
-        outcome.map(|()| fresh)
+        let rows = self.allocator.allocate_rows(&*self.storage, count as u64, GROW_MIN)?;
+        self.reserves.count_added(count);
+        Ok(FreshPages { pool: self.clone(), rows })
     }
 }

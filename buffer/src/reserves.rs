@@ -33,23 +33,13 @@ impl Reserves {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// Counts a page id that was put into a reserve.
-    pub(crate) fn count_added(&self) {
-        self.pages.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a page id that was taken out of a reserve.
-    pub(crate) fn count_taken(&self) {
-        self.count_taken_many(1);
-    }
-
-    /// Counts page ids that are allocated and in no tree yet, as those of a reserve.
-    pub(crate) fn count_added_many(&self, count: usize) {
+    /// Counts page ids that are allocated and in no tree yet: added to a reserve, or fresh.
+    pub(crate) fn count_added(&self, count: usize) {
         self.pages.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The opposite.
-    pub(crate) fn count_taken_many(&self, count: usize) {
+    /// Counts page ids of these that went into a tree or were freed.
+    pub(crate) fn count_taken(&self, count: usize) {
         let pages = self.pages.fetch_sub(count, Ordering::Relaxed);
         assert!(pages >= count, "a page id was taken out of an empty reserve");
     }

@@ -220,7 +220,7 @@ impl Worker {
         while self.pages.lock().len() < count {
             let page = self.pool.allocate_page()?;
             self.pages.lock().push(page);
-            self.pool.reserves.count_added();
+            self.pool.reserves.count_added(1);
         }
         let mut frames = self.frames.borrow_mut();
         if frames.len() < count {
@@ -255,7 +255,7 @@ impl Worker {
     /// If the reserve was not checked before.
     pub(crate) fn take_reserved(&self) -> (FrameId, PageId) {
         let frame = self.frames.borrow_mut().pop().expect("reserved frame");
-        self.pool.reserves.count_taken();
+        self.pool.reserves.count_taken(1);
         (frame, self.pages.lock().pop().expect("reserved page"))
     }
 
@@ -266,7 +266,7 @@ impl Worker {
         frames.clear();
         for page in self.pages.lock().drain(..) {
             self.pool.free_page_id(page);
-            self.pool.reserves.count_taken();
+            self.pool.reserves.count_taken(1);
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) enum Garbage {
 }
 
 /// A large value whose bytes are in the data file and not in the log, listed in the catalog.
-pub(crate) struct Adopted {
+pub(crate) struct ListedValue {
     pub tag: Arc<TreeTag>,
     /// The tree of its chunks.
     pub chunks: TreeId,
@@ -187,13 +187,13 @@ impl GarbageQueue {
     }
 
     /// Adds listed values of a transaction that was rolled back.
-    pub fn add_forsaken(&self, values: impl IntoIterator<Item = Adopted>) {
+    pub fn add_forsaken(&self, values: impl IntoIterator<Item = ListedValue>) {
         let values = values.into_iter();
         self.add(0, values.map(|value| Garbage::Large(value.tag, value.large)).collect());
     }
 
     /// Adds listed values of a transaction that has committed.
-    pub fn add_adopted(&self, values: impl IntoIterator<Item = Adopted>) {
+    pub fn add_adopted(&self, values: impl IntoIterator<Item = ListedValue>) {
         let values = values.into_iter().map(|value| (0, value.chunks, value.large));
         self.lists.lock().adopted.extend(values);
     }

@@ -24,6 +24,15 @@ use wattle_buffer::{PageId, PageImage};
 /// Bytes of a frame: the page and its header.
 const FRAME: u64 = MIN_POOL_BYTES / 48;
 
+/// A value that tells its version at each place.
+pub fn value_of_version(version: u64, len: usize) -> Vec<u8> {
+    let words = (0..len.div_ceil(8) as u64).flat_map(|at| {
+        let word = (version << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (word ^ word >> 29).to_le_bytes()
+    });
+    words.take(len).collect()
+}
+
 /// Bytes of a line of /proc/self/status, such as `VmRSS` (resident now) or `VmHWM` (at the peak).
 ///
 /// # Panics

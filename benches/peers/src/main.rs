@@ -90,15 +90,21 @@ impl Arguments {
         for (names, known, kind) in
             [(&self.only, &rows[..], "row"), (&self.engines, engines::ENGINES, "engine")]
         {
-            if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
-                return Err(format!("no {kind} {name}; there are {}", known.join(", ")).into());
-            }
+            check_names(names, known, kind)?;
         }
         Ok(())
     }
 
     fn wants(&self, part: &Part) -> bool {
         self.only.is_empty() || part.rows.iter().any(|row| self.only.iter().any(|o| o == row.name))
+    }
+}
+
+/// Refuses names that are not known.
+fn check_names(names: &[String], known: &[&str], kind: &str) -> Result<()> {
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(format!("no {kind} {name}; there are {}", known.join(", ")).into()),
+        None => Ok(()),
     }
 }
 
@@ -208,20 +214,11 @@ fn child(
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments.quick.then_some("--quick")).arg("--dir").arg(&arguments.dir);
     command.args(["--child", part.name, engine, &repetition.to_string()]);
-    let mut process = command.stdout(Stdio::piped()).spawn()?;
+    let process = command.stdout(Stdio::piped()).spawn()?;
     if let Some(group) = &group {
         group.add(process.id())?;
     }
-    let deadline = Instant::now() + arguments.limit();
-    while process.try_wait()?.is_none() {
-        if Instant::now() > deadline {
-            process.kill()?;
-            process.wait()?;
-            return Err(format!("not done after {:?}", arguments.limit()).into());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let output = process.wait_with_output()?;
+    let output = run::ended(process, arguments.limit())?;
     if !output.status.success() {
         return Err(format!("ended with {}", output.status).into());
     }

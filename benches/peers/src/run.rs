@@ -6,6 +6,7 @@ use crate::{
 };
 use std::{
     path::PathBuf,
+    process::{Child, Output},
     sync::{
         Barrier,
         atomic::{AtomicBool, Ordering},
@@ -62,6 +63,23 @@ impl Case {
             _ => Ok(std::fs::create_dir_all(&self.dir)?),
         }
     }
+}
+
+/// The output of a process that ends within `limit`. It must print less than a pipe holds, 64 KiB.
+///
+/// # Errors
+/// It had to be killed, or those of the system.
+pub fn ended(mut process: Child, limit: Duration) -> Result<Output> {
+    let deadline = Instant::now() + limit;
+    while process.try_wait()?.is_none() {
+        if Instant::now() > deadline {
+            process.kill()?;
+            process.wait()?;
+            return Err(format!("not done after {limit:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(process.wait_with_output()?)
 }
 
 /// Runs `operation` in `threads` sessions for the seconds of a row; what it returned, per second.

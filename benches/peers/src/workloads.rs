@@ -8,7 +8,7 @@ mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 
-use crate::{store::Result, table::short};
+use crate::{check_names, run, store::Result, table::short};
 use neutral::{Peer, PeerBackend};
 use std::{
     collections::BTreeMap,
@@ -93,16 +93,16 @@ pub fn child(engine: &str, words: &[OsString]) -> Result<ExitCode> {
     let arguments: Vec<_> = std::iter::once("wattle".into()).chain(words.iter().cloned()).collect();
     match engine {
         "wattle" => Ok(cli::main(arguments)),
-        "redb" => run::<redb::Redb>(&arguments),
-        "fjall" => run::<fjall::Fjall>(&arguments),
-        "lmdb" => run::<lmdb::Lmdb>(&arguments),
+        "redb" => run_on::<redb::Redb>(&arguments),
+        "fjall" => run_on::<fjall::Fjall>(&arguments),
+        "lmdb" => run_on::<lmdb::Lmdb>(&arguments),
         #[cfg(feature = "rocksdb")]
-        "rocksdb" => run::<rocksdb::RocksDb>(&arguments),
+        "rocksdb" => run_on::<rocksdb::RocksDb>(&arguments),
         _ => Err(format!("no engine {engine}; there are {}", ENGINES.join(", ")).into()),
     }
 }
 
-fn run<P: Peer>(arguments: &[OsString]) -> Result<ExitCode> {
+fn run_on<P: Peer>(arguments: &[OsString]) -> Result<ExitCode> {
     let command = match cli::parse(arguments) {
         Ok(Some(cli::Command::Workload(command))) => command,
         Ok(_) => return Err("only ycsb, tpcc, tpcb and tatp run on other engines".into()),
@@ -116,20 +116,11 @@ fn run<P: Peer>(arguments: &[OsString]) -> Result<ExitCode> {
 }
 
 /// Operations or transactions per second, of a cell in a process of its own.
-fn measure(engine: &str, words: &[OsString], quick: bool) -> Result<f64> {
+fn measure(engine: &str, words: &[OsString]) -> Result<f64> {
     let mut process = Command::new(std::env::current_exe()?);
-    process.args(quick.then_some("--quick")).arg("--on").arg(engine).args(words);
-    let mut process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let deadline = Instant::now() + LIMIT;
-    while process.try_wait()?.is_none() {
-        if Instant::now() > deadline {
-            process.kill()?;
-            process.wait()?;
-            return Err(format!("not done after {LIMIT:?}").into());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let output = process.wait_with_output()?;
+    process.arg("--on").arg(engine).args(words);
+    let process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let output = run::ended(process, LIMIT)?;
     if !output.status.success() {
         let messages = String::from_utf8_lossy(&output.stderr);
         let last = messages.lines().last().unwrap_or_default();
@@ -154,9 +145,7 @@ pub fn drive(
     let chosen: Vec<_> = ENGINES.iter().filter(|name| wanted(engines, name)).copied().collect();
     let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
     for (given, known, kind) in [(only, &names[..], "row"), (engines, ENGINES, "engine")] {
-        if let Some(name) = given.iter().find(|name| !known.contains(&name.as_str())) {
-            return Err(format!("no {kind} {name}; there are {}", known.join(", ")).into());
-        }
+        check_names(given, known, kind)?;
     }
     std::fs::create_dir_all(dir)?;
     let mut found: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
@@ -166,7 +155,7 @@ pub fn drive(
             for engine in &chosen {
                 let store = tempfile::tempdir_in(dir)?;
                 let words = command(row, &sizes, &store.path().join("store"));
-                match measure(engine, &words, quick) {
+                match measure(engine, &words) {
                     Ok(figure) => found.entry((row.name, engine)).or_default().push(figure),
                     Err(error) => {
                         failures += 1;

@@ -9,7 +9,7 @@ use super::write_chunks::write_chunks;
 use crate::{
     catalog::LargeStore,
     core::Core,
-    garbage::Adopted,
+    garbage::ListedValue,
     limits::limit,
     session::{resolve::Resolve, step::run},
     tree::Tree,
@@ -76,7 +76,7 @@ pub(super) async fn write_directly<R: Resolve>(
         if done == 0 {
             core.catalog.list_garbage(cx, &tree.open, key, large)?;
             let (tag, chunks) = (tree.open.tag.clone(), store.tree.id());
-            txn.adopted.push(Adopted { tag, chunks, large });
+            txn.adopted.push(ListedValue { tag, chunks, large });
         }
         // 5. In the tree.
         while !run(session, |_| store.tree.adopt_step(cx, &mut ready)).await? {}

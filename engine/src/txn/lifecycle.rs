@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     catalog::OpenTree,
-    garbage::{Adopted, Garbage},
+    garbage::{Garbage, ListedValue},
     limits::limit,
     mvcc::{OwnedVersion, Savepoint, SnapshotSlot, TxnState, UndoBuffer},
 };
@@ -71,7 +71,7 @@ pub(crate) struct Txn {
     pub garbage: Vec<Garbage>,
     /// Large values that a commit takes off the list in the catalog, and a rollback gives to the
     /// janitor.
-    pub adopted: Vec<Adopted>,
+    pub adopted: Vec<ListedValue>,
     /// Bytes of the keys of ghosts among it, and of some that were taken back.
     ghost_bytes: usize,
     /// Why it can only be aborted.

@@ -21,7 +21,10 @@ use wattle_tests::{
         check::open,
         device::{Camera, Capturing},
     },
-    harness::{Context, Device, Watchdog, assert_verified, eventually, rounds, seed, small_pool},
+    harness::{
+        Context, Device, Watchdog, assert_verified, eventually, rounds, seed, small_pool,
+        value_of_version as value,
+    },
 };
 
 /// From here on values are written directly.
@@ -30,15 +33,6 @@ const DIRECT: u64 = 20_000;
 const CHUNK: usize = 1904;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// A value that tells its version at each place.
-fn value(version: u64, len: usize) -> Vec<u8> {
-    let words = (0..len.div_ceil(8) as u64).flat_map(|at| {
-        let word = (version << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (word ^ word >> 29).to_le_bytes()
-    });
-    words.take(len).collect()
-}
 
 fn options(frames: u64) -> Options {
     small_pool(frames)

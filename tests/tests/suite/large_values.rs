@@ -12,6 +12,7 @@ use std::{
 use wattle::{Durability, Engine, Error, MIN_LOG_BYTES, Options, Session, Transaction, Tree};
 use wattle_tests::harness::{
     Context, Device, Watchdog, assert_verified, eventually, rounds, small_pool,
+    value_of_version as value,
 };
 
 /// Bytes of a chunk, and the longest value of a key of 4 bytes that lies in its leaf.
@@ -19,15 +20,6 @@ const CHUNK: usize = 1904;
 const INLINE: usize = 1912;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// A value that tells its version at each place.
-fn value(version: u64, len: usize) -> Vec<u8> {
-    let words = (0..len.div_ceil(8) as u64).flat_map(|at| {
-        let word = (version << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (word ^ word >> 29).to_le_bytes()
-    });
-    words.take(len).collect()
-}
 
 /// A length at or beside a border: of the leaf, of chunks, of leaves of chunks.
 fn length(random: &mut SmallRng) -> usize {

@@ -250,6 +250,18 @@ where
     done.map_err(Failure::from)
 }
 
+/// The result of tasks that are pending only because they let each other run: those of a store
+/// whose task clients block.
+pub fn by_turns<F: Future>(tasks: F) -> F::Output {
+    let mut tasks = pin!(tasks);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = tasks.as_mut().poll(&mut context) {
+            return output;
+        }
+    }
+}
+
 /// The result of a future that never waits: every future of a blocking client.
 pub fn at_once<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(Waker::noop());

@@ -1,12 +1,12 @@
 //! fjall with optimistic transactions: several writers, conflicts are found at the commit.
 
-use super::neutral::{Peer, PeerTxn, failed};
+use super::neutral::{Peer, PeerTxn, Visit, failed};
 use crate::engines::fjall::keyspace_options;
 use fjall::{
     CompressionType, OptimisticTxDatabase, OptimisticTxKeyspace, OptimisticWriteTx, PersistMode,
     Readable, Snapshot,
 };
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use wattle_workloads::driver::{
     options::{Durability, StoreOptions},
     store::{Access, Direction, Stop, StoreResult, TxnResult},
@@ -68,7 +68,6 @@ impl Peer for Fjall {
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one for each thread, on its stack")]
 pub enum FjallTxn {
     Read(Snapshot),
     Write(OptimisticWriteTx),
@@ -79,7 +78,7 @@ fn scan(
     table: &OptimisticTxKeyspace,
     (low, high): (&[u8], Option<&[u8]>),
     direction: Direction,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    visit: Visit<'_>,
 ) -> StoreResult<()> {
     let bounds = (Bound::Included(low), high.map_or(Bound::Unbounded, Bound::Excluded));
     let mut range = txn.range::<&[u8], _>(table, bounds);
@@ -130,7 +129,7 @@ impl PeerTxn for FjallTxn {
         low: &[u8],
         high: Option<&[u8]>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: Visit<'_>,
     ) -> StoreResult<()> {
         match self {
             FjallTxn::Read(snapshot) => scan(snapshot, table, (low, high), direction, visit),

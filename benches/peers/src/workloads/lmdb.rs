@@ -1,11 +1,11 @@
 //! LMDB: one writer at a time, which waits for its turn. Its readers have snapshots.
 
-use super::neutral::{Peer, PeerTxn, failed};
+use super::neutral::{Peer, PeerTxn, Visit, failed};
 use heed::{
     Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls,
     types::{Bytes, DecodeIgnore, Str},
 };
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use wattle_workloads::driver::{
     options::{Durability, StoreOptions},
     store::{Access, Direction, StoreResult, TxnResult},
@@ -108,7 +108,7 @@ impl PeerTxn for LmdbTxn<'_> {
         low: &[u8],
         high: Option<&[u8]>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: Visit<'_>,
     ) -> StoreResult<()> {
         // LMDB takes no empty key.
         let low = if low.is_empty() { Bound::Unbounded } else { Bound::Included(low) };

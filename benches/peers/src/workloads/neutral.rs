@@ -9,13 +9,12 @@ use std::{
     marker::PhantomData,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    pin::pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
 };
 use wattle_workloads::driver::{
     backend::{Backend, OpenError},
     counters::Counters,
+    crew::by_turns,
     options::{Durability, StoreOptions},
     store::{
         Access, Client, Direction, NonePending, Place, Queue, Stop, Store, StoreError, StoreResult,
@@ -62,6 +61,9 @@ pub trait Peer: Send + Sync + Sized + 'static {
     fn close(self) -> StoreResult<()>;
 }
 
+/// Gets the pairs of a scan, until it breaks.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
 /// A transaction of an engine. It rolls back if it is dropped.
 pub trait PeerTxn {
     /// A table.
@@ -86,7 +88,7 @@ pub trait PeerTxn {
         low: &[u8],
         high: Option<&[u8]>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: Visit<'_>,
     ) -> StoreResult<()>;
     /// Commits.
     fn commit(self) -> TxnResult<()>;
@@ -194,14 +196,7 @@ impl<P: Peer> Store for PeerStore<P> {
     }
 
     fn run_tasks<F: Future>(&self, _: usize, tasks: F) -> StoreResult<F::Output> {
-        let mut tasks = pin!(tasks);
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            // A client never waits, so a task is pending only because it lets others run.
-            if let Poll::Ready(output) = tasks.as_mut().poll(&mut context) {
-                return Ok(output);
-            }
-        }
+        Ok(by_turns(tasks))
     }
 
     fn counters(&self) -> Counters {

@@ -1,6 +1,6 @@
 //! redb: one writer at a time, which waits for its turn. Its readers have snapshots.
 
-use super::neutral::{Peer, PeerTxn, failed};
+use super::neutral::{Peer, PeerTxn, Visit, failed};
 use redb::{
     Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, Table,
     TableDefinition, TableHandle, WriteTransaction,
@@ -8,7 +8,7 @@ use redb::{
 use self_cell::self_cell;
 use std::{
     cell::RefCell,
-    ops::{Bound, ControlFlow},
+    ops::Bound,
     sync::{Mutex, PoisonError},
 };
 use wattle_workloads::driver::{
@@ -149,7 +149,7 @@ fn scan(
     table: &impl ReadableTable<Bytes, Bytes>,
     (low, high): (&[u8], Option<&[u8]>),
     direction: Direction,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    visit: Visit<'_>,
 ) -> StoreResult<()> {
     let bounds = (Bound::Included(low), high.map_or(Bound::Unbounded, Bound::Excluded));
     let mut range = table.range::<&[u8]>(bounds)?;
@@ -201,7 +201,7 @@ impl PeerTxn for RedbTxn {
         low: &[u8],
         high: Option<&[u8]>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: Visit<'_>,
     ) -> StoreResult<()> {
         match self {
             RedbTxn::Write(writing) => {

@@ -2,7 +2,7 @@
 //! snapshot for each transaction. Keys of all tables lie in one column family, after one byte with
 //! the number of the table.
 
-use super::neutral::{Peer, PeerTxn};
+use super::neutral::{Peer, PeerTxn, Visit};
 use crate::engines::rocksdb::{
     Handle, Message, chars, checked, read_options, store_name, store_options, write_options,
 };
@@ -328,7 +328,7 @@ impl PeerTxn for RocksDbTxn<'_> {
         low: &[u8],
         high: Option<&[u8]>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: Visit<'_>,
     ) -> StoreResult<()> {
         let low = named(*table, low);
         let high = high.map_or_else(|| vec![table + 1], |high| named(*table, high));

@@ -8,10 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::task::{Context, Poll, Waker};
 
 use clap::Parser;
 use serde_json::Value;
@@ -21,6 +19,7 @@ use wattle_workloads::cli::{Cli, Command, run_workload};
 use wattle_workloads::driver::backend::{Backend, OpenError};
 use wattle_workloads::driver::control::Interrupt;
 use wattle_workloads::driver::counters::{BufferCounters, Counters};
+use wattle_workloads::driver::crew::by_turns;
 use wattle_workloads::driver::options::StoreOptions;
 use wattle_workloads::driver::store::{
     Access, Client, Direction, NonePending, Place, Queue, Stop, Store, StoreResult, Turn, Txn,
@@ -124,13 +123,7 @@ impl Store for MapStore {
     }
 
     fn run_tasks<F: Future>(&self, _in_flight: usize, tasks: F) -> StoreResult<F::Output> {
-        let mut tasks = pin!(tasks);
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            if let Poll::Ready(output) = tasks.as_mut().poll(&mut context) {
-                return Ok(output);
-            }
-        }
+        Ok(by_turns(tasks))
     }
 
     fn counters(&self) -> Counters {
