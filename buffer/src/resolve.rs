@@ -26,6 +26,7 @@ use crate::{
 use std::{
     future::poll_fn,
     pin::pin,
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -285,28 +286,42 @@ impl Worker {
         poll_fn(|context| read.poll(context)).await
     }
 
-    /// Starts the reads among `faults` on other threads and does not wait for them. Starts fewer
-    /// when frames are lacking: this is optional work.
+    /// Starts the reads among `faults` on other threads, neighbours in the file with one call, and
+    /// does not wait for them. Starts fewer when frames are lacking: this is optional work.
     pub fn read_ahead(&self, faults: Vec<Fault>) {
-        self.start_reads(faults, Reader::Beside);
+        let (_reads, targets) = self.lend_for_reads(faults);
+        self.counters().pages_read_ahead.add(targets.len() as u64);
+        // The back end keeps each read until it ends, and publishes the page.
+        self.pool().storage.clone().start_reads_beside(targets);
     }
 
-    /// As [`Worker::read_ahead`], in the runtime of the calling task.
+    /// As [`Worker::read_ahead`], for a task: pages without neighbours among them are read in its
+    /// runtime, which takes less processor time.
     pub fn read_ahead_in_runtime(&self, faults: Vec<Fault>) {
-        self.start_reads(faults, Reader::Runtime);
+        let (_reads, targets) = self.lend_for_reads(faults);
+        self.counters().pages_read_ahead.add(targets.len() as u64);
+        let (neighbours, single) = part_neighbours(targets, |target| target.page().0);
+        self.pool().storage.clone().start_reads_beside(neighbours);
+        single.into_iter().for_each(|target| self.start(target, Reader::Runtime));
     }
 
-    fn start_reads(&self, faults: Vec<Fault>, reader: Reader) {
+    /// Lends a free frame to each read among `faults`, and counts it as read. Fewer if frames are
+    /// lacking.
+    pub(crate) fn lend_for_reads(
+        &self,
+        faults: Vec<Fault>,
+    ) -> (Vec<Arc<PageRead>>, Vec<ReadTarget>) {
+        let (mut reads, mut targets) = (Vec::new(), Vec::new());
         for fault in faults {
             // Another operation reads the others.
             let Fault::Read(ticket) = fault else { continue };
-            let Some(frame) = self.take_frame() else { return };
-            // The back end keeps the read until it ends, and publishes the page.
-            let (_read, target) = PageRead::new(ticket, frame);
-            self.counters().pages_read.add(1);
-            self.counters().pages_read_ahead.add(1);
-            self.start(target, reader);
+            let Some(frame) = self.take_frame() else { break };
+            let (read, target) = PageRead::new(ticket, frame);
+            reads.push(read);
+            targets.push(target);
         }
+        self.counters().pages_read.add(targets.len() as u64);
+        (reads, targets)
     }
 
     fn start(&self, target: ReadTarget, reader: Reader) {
@@ -379,8 +394,37 @@ impl Worker {
     }
 }
 
+/// Parts `items` into those whose page has a neighbour among them, and the others.
+fn part_neighbours<T>(mut items: Vec<T>, page: impl Fn(&T) -> u64) -> (Vec<T>, Vec<T>) {
+    items.sort_unstable_by_key(&page);
+    let pages: Vec<u64> = items.iter().map(page).collect();
+    let follows = |at: usize| at > 0 && pages.get(at).is_some_and(|page| page - pages[at - 1] == 1);
+    let mut at = 0;
+    items.into_iter().partition(|_| {
+        at += 1;
+        follows(at - 1) || follows(at)
+    })
+}
+
 /// How the calling thread must wait for a page that another operation reads. Inside a runtime the
 /// thread keeps that runtime's tasks, and the reads that they began, from making progress.
 fn thread_waiter() -> WaiterKind {
     if io::reads_on_this_thread() { WaiterKind::Eager } else { WaiterKind::Timed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part_neighbours;
+
+    #[test]
+    fn pages_with_neighbours_are_parted_from_the_others() {
+        let part = |pages: &[u64]| part_neighbours(pages.to_vec(), |page| *page);
+        assert_eq!(part(&[]), (vec![], vec![]));
+        assert_eq!(part(&[7]), (vec![], vec![7]));
+        assert_eq!(part(&[9, 3, 8, 1]), (vec![8, 9], vec![1, 3]));
+        assert_eq!(part(&[5, 4, 6, 20, 0]), (vec![4, 5, 6], vec![0, 20]));
+        // The same page twice is no pair of neighbours.
+        assert_eq!(part(&[2, 2, 9]), (vec![], vec![2, 2, 9]));
+        assert_eq!(part(&[2, 2, 3]), (vec![2, 3], vec![2]));
+    }
 }

@@ -75,16 +75,7 @@ impl Worker {
     /// Starts the reads among `faults` on other threads, all of them together. Starts fewer when
     /// frames are lacking: this is optional work.
     pub fn start_beside(&self, faults: Vec<Fault>) -> ReadsBeside {
-        let (mut reads, mut targets) = (Vec::new(), Vec::new());
-        for fault in faults {
-            // Another operation reads the others.
-            let Fault::Read(ticket) = fault else { continue };
-            let Some(frame) = self.take_frame() else { break };
-            let (read, target) = PageRead::new(ticket, frame);
-            reads.push(read);
-            targets.push(target);
-        }
-        self.counters().pages_read.add(reads.len() as u64);
+        let (reads, targets) = self.lend_for_reads(faults);
         self.pool().storage.clone().start_reads_beside(targets);
         ReadsBeside(reads)
     }

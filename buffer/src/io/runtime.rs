@@ -63,8 +63,7 @@ pub fn start_runtime<F: Future>(entries: u32, future: F) -> io::Result<F::Output
 /// A runtime of [`start_runtime`] submits reads only when it has nothing else to do. A task that is
 /// always ready would prevent that, and tasks that wait for pages would wait for ever. So if reads
 /// are in flight, this waits for an operation without effect, which completes only after the reads
-/// were submitted. Otherwise it yields once.
-/// the reads were submitted. Elsewhere, and when nothing is in flight, it lets the others run once.
+/// were submitted. Elsewhere, and when nothing is in flight, it lets the others run once.
 pub async fn breathe() {
     let session = RingSession::current().filter(|session| session.begun.get() > 0);
     let mut asked = false;
