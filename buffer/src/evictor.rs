@@ -387,10 +387,22 @@ impl Pool {
     /// evictor.
     #[doc(hidden)]
     pub fn evict_pages(self: &Arc<Self>, count: usize) -> usize {
-        let mut evictor = Evictor::new(self.clone(), 77);
+        self.evict_while(77, |evicted| evicted < count)
+    }
+
+    /// As [`Pool::evict_pages`], while `goes_on` says so, which gets the number of evicted pages
+    /// before each round. Each thread needs a seed of its own, and one call for all of its rounds:
+    /// the frames that a round looks at follow from the seed and the rounds before.
+    #[doc(hidden)]
+    pub fn evict_while(
+        self: &Arc<Self>,
+        seed: u64,
+        mut goes_on: impl FnMut(usize) -> bool,
+    ) -> usize {
+        let mut evictor = Evictor::new(self.clone(), seed);
         evictor.for_ever = true;
         let (mut evicted, mut idle) = (0, 0);
-        while evicted < count && idle < 1000 {
+        while idle < 1000 && goes_on(evicted) {
             let (pages, _) = evictor.round();
             evicted += pages;
             idle = if pages > 0 { 0 } else { idle + 1 };

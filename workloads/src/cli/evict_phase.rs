@@ -20,8 +20,8 @@ use crate::driver::measure::{Length, Plan};
 use crate::driver::store::Store;
 use crate::report::per;
 
-/// Pages that an evictor evicts between two looks at the goal.
-const STEP: usize = 256;
+/// Rounds of an evictor, of 64 candidates each, between two looks at the goal.
+const LOOK: u32 = 4;
 
 /// Flags of `evict-phase`.
 #[derive(Args, Clone, Copy, Debug)]
@@ -43,6 +43,8 @@ struct Phase {
     frames: u64,
     used_frames: u64,
     evictions: u64,
+    /// Frames that the evictors looked at.
+    candidates: u64,
     pages_written: u64,
     seconds: f64,
     evictions_per_second: f64,
@@ -107,22 +109,32 @@ fn evict(
 ) -> Phase {
     let pool = store.engine().pool();
     let before = store.counters().buffer;
+    let candidates = pool.counters().candidates;
     let used_frames = before.frames - before.free_frames;
     let goal = before.evictions + used_frames * flags.share / 100;
     let ended = AtomicBool::new(false);
     let began = Instant::now();
     std::thread::scope(|scope| {
-        for _ in 0..flags.evictors {
-            scope.spawn(|| {
-                while !ended.load(Ordering::Relaxed) {
-                    // Pages that were dirty are evicted by writers, so all evictions count.
-                    pool.evict_pages(STEP);
-                    let over = pool.counters().evictions >= goal
-                        || began.elapsed() > limit
-                        || interrupt.requested();
-                    if over {
-                        ended.store(true, Ordering::Relaxed);
-                    }
+        for evictor in 0..flags.evictors {
+            let (ended, began) = (&ended, &began);
+            // Pages that were dirty are evicted by writers, so all evictions count.
+            let is_over = move || {
+                let over = pool.counters().evictions >= goal
+                    || began.elapsed() > limit
+                    || interrupt.requested();
+                if over {
+                    ended.store(true, Ordering::Relaxed);
+                }
+                ended.load(Ordering::Relaxed)
+            };
+            scope.spawn(move || {
+                let mut rounds = 0_u32;
+                // It comes back early while all candidates are being written.
+                while !is_over() {
+                    pool.evict_while(evictor, |_| {
+                        rounds = rounds.wrapping_add(1);
+                        rounds % LOOK != 0 || !is_over()
+                    });
                 }
             });
         }
@@ -135,6 +147,7 @@ fn evict(
         frames: before.frames,
         used_frames,
         evictions,
+        candidates: pool.counters().candidates - candidates,
         pages_written,
         seconds,
         evictions_per_second: per(evictions as f64, seconds),

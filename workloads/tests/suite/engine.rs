@@ -59,6 +59,28 @@ fn every_core_workload_runs_larger_than_memory_in_both_modes() {
     }
 }
 
+/// The evictors of the second phase draw new frames in each round. When they drew the same ones
+/// again and again, which they had freed, each eviction took hundreds of candidates.
+#[test]
+fn an_evict_phase_looks_at_few_frames_for_each_eviction() {
+    let folder = tempfile::tempdir().unwrap();
+    for (policy, evictors) in [("random", 1), ("watt", 2)] {
+        let phase = result(
+            &format!(
+                "evict-phase --threads {evictors} --share 60 ycsb --io memory --records 150000 \
+                 --key-size 8 --value-size 120 --pool 64MiB --workload c --durability none \
+                 --warmup 200ms --duration 20s --policy {policy}"
+            ),
+            folder.path(),
+        );
+        let of = |name: &str| phase[name].as_u64().unwrap();
+        assert!(of("evictions") * 2 > of("used_frames"), "{phase}");
+        // One in three frames has a page at least. WATT passes over those above its threshold.
+        let most = if policy == "random" { 8 } else { 20 };
+        assert!(of("candidates") < most * of("evictions"), "{phase}");
+    }
+}
+
 #[test]
 fn a_run_in_memory_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
