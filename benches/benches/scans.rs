@@ -38,9 +38,9 @@ const SLOW: Duration = Duration::from_micros(50);
 /// Records that the look-ups choose from.
 const HOT: u64 = 2000;
 
-/// Opens the store without a log.
+/// Opens the store without a log, and without a warm start: every page is cold.
 fn open(place: &Place, options: Options) -> (Engine, Tree) {
-    place.open(options.durability(Durability::None).log(false))
+    place.open(options.durability(Durability::None).log(false).warm_start(false))
 }
 
 fn key(number: u64) -> [u8; 8] {
