@@ -69,7 +69,7 @@ fn design(scale: Scale, _cores: usize) -> Design {
             across: Across::Groups("workload"),
             up,
             series: "ace",
-            only: vec![("part", "device"), ("policy", "lru")],
+            only: vec![("part", "device"), ("policy", "lru"), ("n_w", "8")],
         });
     }
     let title = "Throughput by n_w, MS (ACE, Figure 10g)".to_owned();
@@ -89,7 +89,8 @@ fn design(scale: Scale, _cores: usize) -> Design {
         baseline: Some(("ace", "off".to_owned())),
         notes: vec![
             "The cells of part \"device\" run on an emulated device of the paper's: asymmetry 2.8, \
-             k_w 8; the others on the device of --out."
+             k_w 8; the others on the device of --out. n_w \"default\" is that of a device which \
+             was not probed."
                 .to_owned(),
         ],
     }
@@ -156,31 +157,43 @@ impl Run {
     }
 
     /// The three mixes of the skewed workloads on an emulated device. It stores nothing, so each
-    /// run loads its data.
+    /// run loads its data. With as many writes in flight as by default, and with k_w of the device,
+    /// as after a probe: then `off` and `writer` differ in ACE alone.
     fn device(&self, cells: &mut Vec<Cell>) {
+        let (mixes, policies, writes): (_, &[&str], &[&str]) = match self.scale {
+            Scale::Smoke => (1, &["watt"], &["8"]),
+            Scale::Small | Scale::Paper => (3, &["watt", "lru"], &["default", "8"]),
+        };
+        for mix in MIXES.into_iter().take(mixes) {
+            for (policy, n_w) in policies.iter().flat_map(|p| writes.iter().map(move |n| (p, n))) {
+                for ace in ["off", "writer"] {
+                    cells.push(self.device_cell(mix, policy, ace, n_w));
+                }
+            }
+        }
+    }
+
+    fn device_cell(&self, mix: &str, policy: &str, ace: &str, n_w: &str) -> Cell {
         let (records, pool) = match self.scale {
             Scale::Smoke => (100_000, 8),
             Scale::Small | Scale::Paper => (400_000, 8),
         };
-        for mix in MIXES.into_iter().take(if self.scale == Scale::Smoke { 1 } else { 3 }) {
-            for policy in if self.scale == Scale::Smoke { &["watt"][..] } else { &["watt", "lru"] }
-            {
-                for ace in ["off", "writer"] {
-                    let Size { threads, warm_up, seconds, .. } = self.size;
-                    let workload = mix.to_lowercase();
-                    cells.push(Cell {
-                        at: Self::at("device", mix, policy, ace, "default"),
-                        command: format!(
-                            "ycsb --workload {workload} --records {records} --key-size 8 \
-                             --value-size 120 --durability none --io {DEVICE} --policy {policy} \
-                             --ace {ace} --pool {pool}MiB --threads {threads}"
-                        ),
-                        store: None,
-                        warm_up,
-                        seconds,
-                    });
-                }
-            }
+        let Size { threads, warm_up, seconds, .. } = self.size;
+        let workload = mix.to_lowercase();
+        let writes = match n_w {
+            "default" => String::new(),
+            n_w => format!(" --write-concurrency {n_w}"),
+        };
+        Cell {
+            at: Self::at("device", mix, policy, ace, n_w),
+            command: format!(
+                "ycsb --workload {workload} --records {records} --key-size 8 --value-size 120 \
+                 --durability none --io {DEVICE} --policy {policy} --ace {ace}{writes} \
+                 --pool {pool}MiB --threads {threads}"
+            ),
+            store: None,
+            warm_up,
+            seconds,
         }
     }
 
