@@ -160,12 +160,12 @@ impl Run {
     /// run loads its data. With as many writes in flight as by default, and with k_w of the device,
     /// as after a probe: then `off` and `writer` differ in ACE alone.
     fn device(&self, cells: &mut Vec<Cell>) {
-        let (mixes, policies, writes): (_, &[&str], &[&str]) = match self.scale {
-            Scale::Smoke => (1, &["watt"], &["8"]),
-            Scale::Small | Scale::Paper => (3, &["watt", "lru"], &["default", "8"]),
+        let (mixes, subjects): (_, &[(&str, &str)]) = match self.scale {
+            Scale::Smoke => (1, &[("watt", "8")]),
+            Scale::Small | Scale::Paper => (3, &[("watt", "default"), ("watt", "8"), ("lru", "8")]),
         };
         for mix in MIXES.into_iter().take(mixes) {
-            for (policy, n_w) in policies.iter().flat_map(|p| writes.iter().map(move |n| (p, n))) {
+            for (policy, n_w) in subjects {
                 for ace in ["off", "writer"] {
                     cells.push(self.device_cell(mix, policy, ace, n_w));
                 }
