@@ -133,7 +133,7 @@ fn evict(
                 while !is_over() {
                     pool.evict_while(evictor, |_| {
                         rounds = rounds.wrapping_add(1);
-                        rounds % LOOK != 0 || !is_over()
+                        !rounds.is_multiple_of(LOOK) || !is_over()
                     });
                 }
             });
