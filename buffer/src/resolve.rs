@@ -305,23 +305,23 @@ impl Worker {
         single.into_iter().for_each(|target| self.start(target, Reader::Runtime));
     }
 
-    /// Lends a free frame to each read among `faults`, and counts it as read. Fewer if frames are
-    /// lacking.
+    /// Lends a free frame to each read among `faults`, and counts it as read. If frames are
+    /// lacking, the first faults get them. In the order of pages the frames ascend: neighbours in
+    /// the file that are also neighbours in memory are one transfer for the device, not one for
+    /// each page.
     pub(crate) fn lend_for_reads(
         &self,
         faults: Vec<Fault>,
     ) -> (Vec<Arc<PageRead>>, Vec<ReadTarget>) {
-        let (mut reads, mut targets) = (Vec::new(), Vec::new());
-        for fault in faults {
-            // Another operation reads the others.
-            let Fault::Read(ticket) = fault else { continue };
-            let Some(frame) = self.take_frame() else { break };
-            let (read, target) = PageRead::new(ticket, frame);
-            reads.push(read);
-            targets.push(target);
-        }
-        self.counters().pages_read.add(targets.len() as u64);
-        (reads, targets)
+        // Another operation reads the others.
+        let of_read = |fault| if let Fault::Read(ticket) = fault { Some(ticket) } else { None };
+        let mut tickets: Vec<_> = faults.into_iter().filter_map(of_read).collect();
+        let mut frames: Vec<_> = tickets.iter().map_while(|_| self.take_frame()).collect();
+        tickets.truncate(frames.len());
+        tickets.sort_unstable_by_key(|ticket| ticket.page());
+        frames.sort_unstable_by_key(|frame| frame.0);
+        self.counters().pages_read.add(frames.len() as u64);
+        tickets.into_iter().zip(frames).map(|(ticket, frame)| PageRead::new(ticket, frame)).unzip()
     }
 
     fn start(&self, target: ReadTarget, reader: Reader) {

@@ -16,21 +16,25 @@ use crate::{
     store::{CATALOG, WARM_FILE},
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     io::{self, Read},
     ops::ControlFlow,
     sync::atomic::Ordering,
     time::Duration,
 };
 use wattle_btree::{Context, NodePlace, Step, Stop, Tree};
-use wattle_buffer::{Error, PageId, TreeId};
+use wattle_buffer::{Error, PageId, Pool, ReadsBeside, TreeId};
 
 /// A store that is opened and closed at once need not wait for the reads of a warm start.
 const DELAY: Duration = Duration::from_millis(10);
-/// Pages that are asked for together. Twice as many are on their way at most.
+/// Pages that are asked for together.
 const BATCH: usize = 128;
-/// A batch is at most this part of the pool, 1 of 32.
-const BATCH_SHARE: usize = 32;
+/// Batches on their way at most. One call reads up to 64 neighbours, so these are 8 reads or a few
+/// more: enough for the speed of a device, and half of the reads that the storage runs at once, so
+/// that those of operations find their turn.
+const DEPTH: usize = 4;
+/// All pages on their way are at most this part of the pool, 1 of 16.
+const SHARE: usize = 16;
 /// Children are collected, to be read in the order of the file, until their places take so many
 /// bytes; then they are read before their own children are looked at. The more there are, the more
 /// of them are neighbours in the file, which one call reads.
@@ -48,6 +52,11 @@ const ATTEMPTS: usize = 8;
 
 /// Whether to go on. An end is no error: the store is being closed, or no frame is left.
 type Going = ControlFlow<()>;
+
+/// Pages of a batch.
+fn batch_of(pool: &Pool) -> usize {
+    BATCH.min(pool.frames() / (SHARE * DEPTH)).max(1)
+}
 
 /// The body of the thread.
 pub(crate) fn work(core: &Core, cx: &Context) {
@@ -150,36 +159,43 @@ impl WarmTree<'_> {
         Going::Continue(())
     }
 
-    /// Reads these nodes of `level`. While one batch is on its way, the next one is asked for.
+    /// Reads these nodes of `level`, several batches at a time.
     fn load(&self, places: &[NodePlace], level: u8) -> Going {
-        let batch = BATCH.min(self.core.pool.frames() / BATCH_SHARE).max(1);
-        let worker = &self.cx.worker;
-        let mut before = None;
+        let mut on_their_way = VecDeque::with_capacity(DEPTH);
         let mut going = Going::Continue(());
-        for batch in places.chunks(batch).map(Some).chain([None]) {
-            let mut reads = None;
-            if let Some(batch) = batch.filter(|_| going.is_continue()) {
-                match self.step(|tree| tree.places_step(level, batch)) {
-                    ControlFlow::Continue(faults) => {
-                        reads = faults.map(|faults| (batch, worker.start_beside(faults)));
-                    }
-                    ControlFlow::Break(()) => going = Going::Break(()),
+        for batch in places.chunks(batch_of(&self.core.pool)) {
+            if on_their_way.len() == DEPTH {
+                self.finish(&mut on_their_way, level);
+            }
+            match self.step(|tree| tree.places_step(level, batch)) {
+                ControlFlow::Continue(None) => {}
+                ControlFlow::Continue(Some(faults)) => {
+                    on_their_way.push_back((batch, self.cx.worker.start_beside(faults)));
+                }
+                ControlFlow::Break(()) => {
+                    going = Going::Break(());
+                    break;
                 }
             }
-            if let Some((batch, reads)) = std::mem::replace(&mut before, reads) {
-                let asked = reads.count();
-                let came = worker.wait_beside(reads);
-                match came {
-                    0 => self.core.warm.failed.fetch_add(asked as u64, Ordering::Relaxed),
-                    _ => self.core.warm.failed.swap(0, Ordering::Relaxed),
-                };
-                self.core.warm.read.fetch_add(came as u64, Ordering::Relaxed);
-                // They are in memory, and become part of the tree. Reads that failed are not tried
-                // again.
-                let _hint = self.with_tree(|tree| tree.places_step(level, batch).map(drop));
-            }
+        }
+        while !on_their_way.is_empty() {
+            self.finish(&mut on_their_way, level);
         }
         going
+    }
+
+    /// Waits for the oldest batch.
+    fn finish(&self, on_their_way: &mut VecDeque<(&[NodePlace], ReadsBeside)>, level: u8) {
+        let Some((batch, reads)) = on_their_way.pop_front() else { return };
+        let asked = reads.count();
+        let came = self.cx.worker.wait_beside(reads);
+        match came {
+            0 => self.core.warm.failed.fetch_add(asked as u64, Ordering::Relaxed),
+            _ => self.core.warm.failed.swap(0, Ordering::Relaxed),
+        };
+        self.core.warm.read.fetch_add(came as u64, Ordering::Relaxed);
+        // They are in memory, and become part of the tree. Reads that failed are not tried again.
+        let _hint = self.with_tree(|tree| tree.places_step(level, batch).map(drop));
     }
 
     /// Runs a step of the tree, and waits for pages that it lacks. None: the tree is gone, or the
@@ -231,10 +247,10 @@ impl WarmTree<'_> {
     /// Whether to go on.
     fn check(&self) -> Going {
         let pool = &self.core.pool;
-        let batch = 2 * BATCH.min(pool.frames() / BATCH_SHARE).max(1);
+        let batches = DEPTH * batch_of(pool);
         let warm = &self.core.warm;
         let is_vain = warm.is_given_up() || self.core.txns.failure().is_some();
-        match is_vain || warm.thread.is_stopping() || pool.spare_frames() < batch {
+        match is_vain || warm.thread.is_stopping() || pool.spare_frames() < batches {
             true => Going::Break(()),
             false => Going::Continue(()),
         }
