@@ -18,6 +18,7 @@ use crate::{
     pool::Pool,
     scope::{ScopePart, scope},
     swip::{Swip, Target},
+    sync::{AtomicUsize, Builder, Ordering},
     thread::cpu_time_ns,
     write_queue::{Claim, TakenBatch},
 };
@@ -54,6 +55,13 @@ pub(crate) fn claim_write(pool: &Pool, frame: FrameId) -> std::result::Result<()
     }
     Ok(())
 }
+
+/// Pages that one thread of a flush writes together: a MiB.
+const FLUSH_BATCH: usize = 256;
+
+/// Frames that a flush puts into the order of the file together, so that it takes at most 16 MiB of
+/// memory for that: those of 4 GiB.
+const SORTED_TOGETHER: usize = 1 << 20;
 
 /// An image on its way to storage.
 struct PendingWrite {
@@ -334,31 +342,79 @@ impl Pool {
     /// threads must have been stopped, and no operation may run. Merges nothing, because a merge
     /// would make pages dirty again that were written already.
     ///
+    /// The pages go out in the order of the file, neighbours with one call.
+    ///
     /// # Errors
     /// The first failure. Every page that could be written was; the others stay dirty.
     pub fn flush(self: &Arc<Self>) -> Result<u64> {
-        let size = self.options.write_concurrency.max(64);
-        let mut writer = Writer::new(self.clone(), size);
+        let is_dirty = |frame: &FrameId| {
+            let header = self.header(*frame);
+            header.state() == FrameState::Hot && header.is_dirty()
+        };
+        let mut frames: Vec<FrameId> = self.used_frames().filter(is_dirty).collect();
+        for window in frames.chunks_mut(SORTED_TOGETHER) {
+            window.sort_by_cached_key(|frame| self.header(*frame).page_id());
+        }
+        let size = FLUSH_BATCH.min(frames.len());
+        let flush = Arc::new(Flush { pool: self.clone(), frames, size, next: AtomicUsize::new(0) });
+        // While one thread writes, the other one copies the next images.
+        let helper = (flush.frames.len() > size)
+            .then(|| {
+                let flush = flush.clone();
+                let helper = Builder::new().name("wattle-flush".into());
+                helper.spawn(move || flush.work())
+            })
+            .and_then(|helper| {
+                helper.inspect_err(|error| tracing::debug!(%error, "one thread flushes")).ok()
+            });
+        let (mut written, mut outcome) = flush.work();
+        if let Some(helper) = helper {
+            let (more, other) =
+                helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written += more;
+            outcome = outcome.and(other);
+        }
+        outcome.map(|()| written)
+    }
+}
+
+/// The pages of [`Pool::flush`], which its threads divide among them.
+struct Flush {
+    pool: Arc<Pool>,
+    frames: Vec<FrameId>,
+    /// Pages of a batch.
+    size: usize,
+    /// Index of the first frame of the next batch.
+    next: AtomicUsize,
+}
+
+impl Flush {
+    /// Writes batches until none is left: the number of pages, and the first failure.
+    fn work(&self) -> (u64, Result<()>) {
         let (mut written, mut outcome) = (0, Ok(()));
-        let mut claims = Vec::with_capacity(size);
-        for frame in self.used_frames().map(Some).chain([None]) {
-            if let Some(frame) = frame {
-                let header = self.header(frame);
-                if header.state() == FrameState::Hot && header.is_dirty() {
-                    assert!(header.claim_write(), "a writer is still running");
-                    claims.push(Claim { frame, threshold: f32::NEG_INFINITY });
-                }
+        if self.frames.is_empty() {
+            return (written, outcome);
+        }
+        let mut writer = Writer::new(self.pool.clone(), self.size);
+        let mut claims = Vec::with_capacity(self.size);
+        loop {
+            let start = self.next.fetch_add(self.size, Ordering::Relaxed).min(self.frames.len());
+            let end = self.frames.len().min(start + self.size);
+            if start == end {
+                break;
             }
-            if claims.len() == size || (frame.is_none() && !claims.is_empty()) {
-                match writer.write(&claims) {
-                    Ok(()) => written += claims.len() as u64,
-                    Err(error) => outcome = outcome.and(Err(error)),
-                }
-                claims.clear();
+            claims.clear();
+            for frame in &self.frames[start..end] {
+                assert!(self.pool.header(*frame).claim_write(), "a writer is still running");
+                claims.push(Claim { frame: *frame, threshold: f32::NEG_INFINITY });
+            }
+            match writer.write(&claims) {
+                Ok(()) => written += claims.len() as u64,
+                Err(error) => outcome = outcome.and(Err(error)),
             }
         }
-        self.unregister_counters(&writer.counters);
-        outcome.map(|()| written)
+        self.pool.unregister_counters(&writer.counters);
+        (written, outcome)
     }
 }
 

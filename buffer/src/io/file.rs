@@ -12,7 +12,7 @@
 
 use super::{
     directory::{Directory, FileId, look_at},
-    storage::ReadTarget,
+    storage::{PageWrite, ReadTarget},
 };
 use crate::{
     ids::PageId,
@@ -254,6 +254,43 @@ impl PageFile {
 
     /// Writes pages that lie side by side with one call.
     pub(super) fn write_neighbours(&self, first: PageId, images: &[&PageImage]) -> io::Result<()> {
+        let whole = self.write_some(first, images)?;
+        // A call may write less than all, for example at a limit of the number of pieces.
+        let pages = (first.0..).map(PageId).zip(images).skip(whole);
+        pages.into_iter().try_for_each(|(page, image)| self.write(page, image))
+    }
+
+    /// Writes neighbours of a batch; gives the outcome of each to `note`, in order.
+    pub(super) fn write_batch_run(
+        &self,
+        run: &[PageWrite<'_>],
+        mut note: impl FnMut(io::Result<()>),
+    ) {
+        let images: Vec<_> = run.iter().map(|write| write.image).collect();
+        let whole = match run {
+            [] | [_] => 0,
+            [first, ..] => self.write_some(first.page, &images).unwrap_or(0),
+        };
+        self.write_rest(run, whole, &mut note);
+    }
+
+    /// As [`PageFile::write_batch_run`], if one call has written the first `whole` pages.
+    pub(super) fn write_rest(
+        &self,
+        run: &[PageWrite<'_>],
+        whole: usize,
+        note: &mut dyn FnMut(io::Result<()>),
+    ) {
+        if let Some(last) = whole.checked_sub(1) {
+            self.note_written(run[last].page);
+        }
+        run[..whole].iter().for_each(|_| note(Ok(())));
+        // A page that the call did not write is written for itself, and has its own outcome.
+        run[whole..].iter().for_each(|write| note(self.write(write.page, write.image)));
+    }
+
+    /// Writes neighbours with one call, which may end early: the number of whole pages.
+    fn write_some(&self, first: PageId, images: &[&PageImage]) -> io::Result<usize> {
         self.check_length()?;
         let offset = offset_of(first)?;
         let slices: Vec<_> = images.iter().map(|image| IoSlice::new(&image.0)).collect();
@@ -267,9 +304,7 @@ impl PageFile {
         if let Some(last) = whole.checked_sub(1) {
             self.note_written(PageId(first.0 + last as u64));
         }
-        // A call may write less than all, for example at a limit of the number of pieces.
-        let pages = (first.0..).map(PageId).zip(images).skip(whole);
-        pages.into_iter().try_for_each(|(page, image)| self.write(page, image))
+        Ok(whole)
     }
 
     /// Updates the capacity after a write past the reserved end, which extended the file.

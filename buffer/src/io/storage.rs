@@ -102,6 +102,19 @@ pub struct PageWrite<'a> {
     pub image: &'a PageImage,
 }
 
+/// Most pages that are read or written with one call: 256 KiB, from where on devices gain little.
+pub(super) const MAX_RUN: usize = 64;
+
+/// The parts of a batch that can be written with one call: neighbours in the file, ascending.
+pub(super) fn runs<'b, 'a>(
+    batch: &'b [PageWrite<'a>],
+) -> impl Iterator<Item = &'b [PageWrite<'a>]> {
+    let are_neighbours = |left: &PageWrite<'_>, right: &PageWrite<'_>| {
+        left.page.0.checked_add(1) == Some(right.page.0)
+    };
+    batch.chunk_by(are_neighbours).flat_map(|run| run.chunks(MAX_RUN))
+}
+
 /// A device of pages. All methods may be called from any thread at once.
 ///
 /// A page is valid for reads once a write of it has completed. A short read or write is an error,
@@ -137,7 +150,8 @@ pub trait Storage: Send + Sync + 'static {
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()>;
 
     /// Writes a batch, with all of its pages in flight at once as far as the back end can, and
-    /// blocks until all have completed. Pushes one result for each page, in order.
+    /// blocks until all have completed. Pushes one result for each page, in order. A back end may
+    /// write neighbours that follow each other in the batch with one call.
     fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>);
 
     /// Writes pages that lie side by side, from `first` on. A back end may write them with one

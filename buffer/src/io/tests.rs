@@ -179,6 +179,47 @@ fn pages_come_back_as_written_in_batches_of_any_size() {
     });
 }
 
+/// Neighbours go out with one call. Each page has its own outcome all the same.
+#[test]
+fn a_batch_of_neighbours_and_others_has_an_outcome_for_each_page() {
+    on_each(|storage| {
+        storage.reserve(400).expect("room");
+        write_range(&*storage, 0..400, 1);
+        let long = 100..300;
+        let wild = PageId::MAX.0;
+        let pages: Vec<u64> =
+            [7, 8, 9, 3, 2, 1, 50].into_iter().chain(long).chain([wild]).collect();
+        let images: Vec<_> = pages.iter().map(|page| image(*page, 2)).collect();
+        let writes = pages.iter().map(|page| PageId(*page)).zip(&images);
+        let batch: Vec<_> = writes.map(|(page, image)| PageWrite { page, image }).collect();
+        let mut results = Vec::new();
+        storage.write_pages(&batch, &mut results);
+        assert_eq!(results.len(), pages.len());
+        for (page, result) in pages.iter().zip(&results) {
+            assert_eq!(result.is_ok(), *page != wild, "{} page {page}", storage.name());
+        }
+        for page in 0..400 {
+            let version = if pages.contains(&page) { 2 } else { 1 };
+            assert!(read(&*storage, page).expect("written").0 == image(page, version).0, "{page}");
+        }
+    });
+}
+
+/// One call fails for both, and so does the attempt at each.
+#[test]
+fn neighbours_at_the_end_of_the_largest_file_are_errors() {
+    on_each(|storage| {
+        let last = (i64::MAX as u64) / PAGE_SIZE as u64;
+        let images = [image(1, 1), image(2, 1)];
+        let pages = [PageId(last - 1), PageId(last)];
+        let writes = pages.into_iter().zip(&images);
+        let batch: Vec<_> = writes.map(|(page, image)| PageWrite { page, image }).collect();
+        let mut results = Vec::new();
+        storage.write_pages(&batch, &mut results);
+        assert!(results.len() == 2 && results.iter().all(Result::is_err), "{}", storage.name());
+    });
+}
+
 #[test]
 fn reserved_pages_read_as_zeroes_and_reservations_never_shrink() {
     on_each(|storage| {

@@ -11,13 +11,14 @@
 use super::{
     directory::{Directory, split},
     file::{PageCache, PageFile, refuse_all},
-    storage::{PageWrite, ReadTarget, Storage},
+    storage::{MAX_RUN, PageWrite, ReadTarget, Storage, runs},
 };
 use crate::{ids::PageId, page::PageImage};
 use parking_lot::{Condvar, Mutex};
 use std::{
     collections::VecDeque,
     io,
+    ops::Range,
     path::Path,
     sync::{
         Arc,
@@ -29,9 +30,6 @@ use std::{
 /// Maximum number of I/O threads of one storage, hence of transfers in flight besides those of
 /// callers.
 pub const MAX_THREADS: usize = 16;
-
-/// Most pages that are read with one call: 256 KiB, from where on devices gain little.
-const MAX_RUN: usize = 64;
 
 /// A data file accessed through blocking system calls.
 pub struct ThreadStorage {
@@ -103,7 +101,7 @@ impl Storage for ThreadStorage {
         let shared = Arc::new(Batch::new(batch));
         // The calling thread writes too, so helpers are only needed for the other pages. If a
         // helper cannot be had, the rest do its share.
-        for _ in 1..batch.len().min(MAX_THREADS + 1) {
+        for _ in 1..shared.runs.len().min(MAX_THREADS + 1) {
             if self.pool.submit(Job::Help(Arc::clone(&shared))).is_err() {
                 break;
             }
@@ -139,14 +137,17 @@ impl Storage for ThreadStorage {
     }
 }
 
-/// Writes that several threads share: each thread claims the next write until none is left.
+/// Writes that several threads share: each thread claims the next run of neighbours until none is
+/// left.
 ///
 /// The pointers come from borrows that end when `write_pages` returns. A pointer is dereferenced
-/// only after a successful claim. Every claim below `writes.len()` is counted in `finished` when
-/// its write has ended, and `write_pages` waits until that count is complete. A helper that comes
-/// later finds no write to claim.
+/// only after a successful claim. Every claim below `runs.len()` is counted in `finished` when its
+/// write has ended, and `write_pages` waits until that count is complete. A helper that comes later
+/// finds no run to claim.
 struct Batch {
     writes: Vec<(PageId, *const PageImage)>,
+    /// The parts of `writes` that are claimed together.
+    runs: Vec<Range<usize>>,
     next: AtomicUsize,
     state: Mutex<BatchState>,
     all_finished: Condvar,
@@ -164,7 +165,13 @@ unsafe impl Sync for Batch {}
 
 impl Batch {
     fn new(batch: &[PageWrite<'_>]) -> Batch {
+        let (mut ranges, mut start) = (Vec::new(), 0);
+        for run in runs(batch) {
+            ranges.push(start..start + run.len());
+            start += run.len();
+        }
         Batch {
+            runs: ranges,
             writes: batch.iter().map(|write| (write.page, &raw const *write.image)).collect(),
             next: AtomicUsize::new(0),
             state: Mutex::new(BatchState {
@@ -177,15 +184,19 @@ impl Batch {
 
     fn work(&self, file: &PageFile) {
         loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(page, image)) = self.writes.get(index) else { return };
-            // SAFETY: claimed and not yet finished, so `write_pages` still borrows the image.
-            let image = unsafe { &*image };
-            let result = file.write(page, image);
+            let claimed = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(range) = self.runs.get(claimed).cloned() else { return };
+            let writes = self.writes[range.clone()].iter();
+            // SAFETY: claimed and not yet finished, so `write_pages` still borrows the images.
+            let image = |image: &*const PageImage| unsafe { &**image };
+            let run: Vec<_> =
+                writes.map(|(page, at)| PageWrite { page: *page, image: image(at) }).collect();
+            let mut outcomes = Vec::with_capacity(run.len());
+            file.write_batch_run(&run, |outcome| outcomes.push(Some(outcome)));
             let mut state = self.state.lock();
-            state.results[index] = Some(result);
+            state.results.splice(range, outcomes);
             state.finished += 1;
-            if state.finished == self.writes.len() {
+            if state.finished == self.runs.len() {
                 self.all_finished.notify_all();
             }
         }
@@ -198,11 +209,11 @@ struct WaitForAll<'a>(&'a Batch);
 impl Drop for WaitForAll<'_> {
     fn drop(&mut self) {
         // Claims the rest, so that after a panic it does not wait for writes that no thread does.
-        let unclaimed = self.0.next.swap(self.0.writes.len(), Ordering::Relaxed);
-        let unclaimed = self.0.writes.len().saturating_sub(unclaimed);
+        let unclaimed = self.0.next.swap(self.0.runs.len(), Ordering::Relaxed);
+        let unclaimed = self.0.runs.len().saturating_sub(unclaimed);
         let mut state = self.0.state.lock();
         state.finished += unclaimed;
-        while state.finished < self.0.writes.len() {
+        while state.finished < self.0.runs.len() {
             self.0.all_finished.wait(&mut state);
         }
     }

@@ -18,7 +18,7 @@ use super::{
     directory::{Directory, lacks_descriptors, split},
     file::{PageCache, PageFile, offset_of, refuse_all, whole_read, whole_write},
     runtime::{self, FileCache, RingSession},
-    storage::{PageWrite, ReadTarget, Storage},
+    storage::{PageWrite, ReadTarget, Storage, runs},
     threads::IoThreads,
 };
 use crate::{
@@ -28,13 +28,16 @@ use crate::{
 use std::{
     cell::RefCell,
     collections::VecDeque,
+    future::poll_fn,
     io,
     path::Path,
+    pin::Pin,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
 };
 use tokio_uring::{
     Runtime,
@@ -153,7 +156,7 @@ impl Storage for UringStorage {
             return refuse_all(&error, batch.len(), results);
         }
         let Some(writer) = self.take_writer(batch) else {
-            results.extend(batch.iter().map(|write| self.file.write(write.page, write.image)));
+            runs(batch).for_each(|run| self.file.write_batch_run(run, |done| results.push(done)));
             return;
         };
         // A panic in here drops the runtime, which waits for the kernel before `batch` can end.
@@ -214,29 +217,62 @@ async fn write_all(
     results: &mut Vec<io::Result<()>>,
 ) {
     let mut in_flight = VecDeque::with_capacity(batch.len().min(WRITES_IN_FLIGHT as usize));
-    let mut to_submit = batch.iter();
+    let mut to_submit = runs(batch);
     loop {
         if in_flight.len() < WRITES_IN_FLIGHT as usize
-            && let Some(write) = to_submit.next()
+            && let Some(run) = to_submit.next()
         {
-            let submitted = offset_of(write.page).map(|offset| {
-                handle.write_at(ImageBuffer(&raw const *write.image), offset).submit()
-            });
-            in_flight.push_back((write, submitted));
+            let image = |write: &PageWrite<'_>| ImageBuffer(&raw const *write.image);
+            let operation = match (offset_of(run[0].page), run) {
+                (Err(error), _) => RunWrite::Ended(Err(error)),
+                (Ok(offset), [write]) => {
+                    RunWrite::Page(handle.write_at(image(write), offset).submit())
+                }
+                (Ok(offset), _) => {
+                    let images = run.iter().map(image).collect();
+                    let whole = async move { handle.writev_at(images, offset).await.0 };
+                    RunWrite::begin(Box::pin(whole)).await
+                }
+            };
+            in_flight.push_back((run, operation));
             continue;
         }
         // Wait for the oldest first: results have an order, and the others complete meanwhile.
-        let Some((write, submitted)) = in_flight.pop_front() else { return };
-        results.push(match submitted {
-            Ok(operation) => match operation.await {
-                (Ok(done), _) => {
-                    whole_write(write.page, done).inspect(|()| file.note_written(write.page))
-                }
-                (Err(error), _) if is_transient(&error) => file.write(write.page, write.image),
-                (Err(error), _) => Err(error),
-            },
-            Err(error) => Err(error),
-        });
+        let Some((run, operation)) = in_flight.pop_front() else { return };
+        let outcome = match operation {
+            RunWrite::Page(operation) => operation.await.0,
+            RunWrite::Pages(operation) => operation.await,
+            RunWrite::Ended(outcome) => outcome,
+        };
+        match (outcome, run) {
+            (Ok(done), [write]) => results
+                .push(whole_write(write.page, done).inspect(|()| file.note_written(write.page))),
+            (Err(error), [_]) if !is_transient(&error) => results.push(Err(error)),
+            (outcome, _) => {
+                // Pages are at most as many as were submitted, whatever the kernel says.
+                let whole = outcome.map_or(0, |done| done / PAGE_SIZE).min(run.len());
+                file.write_rest(run, whole, &mut |done| results.push(done));
+            }
+        }
+    }
+}
+
+/// A write of neighbours, which is on its way or has ended.
+enum RunWrite<'f, P> {
+    /// One page.
+    Page(P),
+    /// Several.
+    Pages(Pin<Box<dyn Future<Output = io::Result<usize>> + 'f>>),
+    Ended(io::Result<usize>),
+}
+
+impl<'f, P> RunWrite<'f, P> {
+    /// Polls a write once, which submits it.
+    async fn begin(mut write: Pin<Box<dyn Future<Output = io::Result<usize>> + 'f>>) -> Self {
+        match poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await {
+            Poll::Ready(outcome) => RunWrite::Ended(outcome),
+            Poll::Pending => RunWrite::Pages(write),
+        }
     }
 }
 
