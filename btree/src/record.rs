@@ -197,8 +197,8 @@ pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Re
             let split = view
                 .split_at(position, &payload[2..])
                 .ok_or_else(|| "a split of the log does not fit the node".to_string())?;
-            let (mut left, mut right) = (PageImage::zeroed(), PageImage::zeroed());
-            view.split_into(&split, &mut left, &mut right, page, page);
+            let mut left = PageImage::zeroed();
+            view.half_into(&split, false, &mut left, page);
             *image = *left;
             Ok(())
         }

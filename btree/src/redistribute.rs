@@ -112,15 +112,17 @@ impl Tree {
     ) -> bool {
         let (view, taker_view) = (NodeView::from(giver.bytes()), NodeView::from(taker.bytes()));
         let to_right = view.upper().is_some_and(|upper| upper == taker_view.lower());
-        let Some(mut shift) = view.choose_shift(taker_view, new, to_right) else { return false };
+        let [new_giver, new_taker] = &mut *cx.halves();
+        let shift = view.choose_shift(taker_view, new, to_right, [new_giver, new_taker]);
+        let Some(shift) = shift else { return false };
         let (position, separator) = (shift.position, &shift.separator[..]);
         let replaced = NodeMut::new(&mut parent.page_mut()).replace_separator(between, separator);
         if replaced.is_err() {
             parent.unchanged();
             return false;
         }
-        giver.write_image(&mut shift.giver);
-        taker.write_image(&mut shift.taker);
+        giver.write_image(new_giver);
+        taker.write_image(new_taker);
         let kept = match to_right {
             true => Op::Truncate { position, separator },
             false => Op::KeepRight { position, separator },

@@ -29,6 +29,8 @@ pub(crate) struct NodeOutline<'a> {
 
 /// Fewer keys than this are too few to choose a prefix for.
 pub(crate) const FEW: usize = 4;
+/// See [`NodeOutline::plan`].
+const SOME: usize = 32;
 /// Bytes that a checked prefix must save in a node whose fences are both finite. Such a node has a
 /// good prefix already, and an insert that lacks the checked one rebuilds the node.
 const CHECK_PENALTY: usize = 256;
@@ -62,11 +64,24 @@ impl NodeOutline<'_> {
 
     /// Chooses the prefix for these entries, and checks that they fit.
     pub fn plan<'i>(&self, items: impl Iterator<Item = Item<'i>> + Clone) -> Result<Plan, Full> {
+        // Zeroing an array for all entries that a node can have takes longer than a plan of few.
+        match items.size_hint().1 {
+            Some(0..=SOME) => self.plan_with([[0; 2]; SOME], items),
+            _ => self.plan_with([[0; 2]; COUNT_MASK + 1], items),
+        }
+    }
+
+    /// As [`NodeOutline::plan`], with an array for lengths of key and value of each entry: weighing
+    /// a prefix then reads no entries.
+    #[inline(always)]
+    fn plan_with<'i, const N: usize>(
+        &self,
+        mut lengths: [[u16; 2]; N],
+        items: impl Iterator<Item = Item<'i>> + Clone,
+    ) -> Result<Plan, Full> {
         let mut count = 0;
         let mut shortest = MAX_KEY;
         let mut last = None;
-        // Lengths of key and value of each entry: weighing a prefix then reads no entries.
-        let mut lengths = [[0u16; 2]; COUNT_MASK + 1];
         items.clone().for_each(|item| {
             if let Some(lengths) = lengths.get_mut(count) {
                 *lengths = [item.key_len() as u16, item.value.len() as u16];

@@ -13,7 +13,7 @@ use super::{
     layout::*,
     view::{Item, NodeView},
 };
-use wattle_buffer::{PageImage, PageMut};
+use wattle_buffer::{PAGE_SIZE, PageImage, PageMut};
 
 /// The special flag beside the length of a value.
 const SPECIAL: usize = 1 << 15;
@@ -26,10 +26,6 @@ pub struct Shift {
     pub separator: Vec<u8>,
     /// The records that move.
     pub records: Vec<u8>,
-    /// The new giver.
-    pub giver: Box<PageImage>,
-    /// The new taker.
-    pub taker: Box<PageImage>,
 }
 
 impl<'a> NodeView<'a> {
@@ -41,12 +37,14 @@ impl<'a> NodeView<'a> {
     }
 
     /// The shift that moves records of this leaf to its right or left neighbour and makes room for
-    /// `new`. None: there is too little room.
+    /// `new`; the images become the new leaf and the new neighbour. None: there is too little room,
+    /// and the images are undefined.
     pub fn choose_shift(
         self,
         taker: NodeView<'_>,
         new: Pending<'_>,
         to_right: bool,
+        [giver, new_taker]: [&mut PageImage; 2],
     ) -> Option<Shift> {
         let entries = WithPending::new(self, new);
         let total = entries.total();
@@ -54,39 +52,34 @@ impl<'a> NodeView<'a> {
         let left = if to_right { each } else { total.checked_sub(each)? };
         let cut = entries.best(left);
         let split = self.split_at(cut.position, &cut.separator)?;
-        let (mut giver, mut other) = (PageImage::zeroed(), PageImage::zeroed());
-        self.split_into(&split, &mut giver, &mut other, self.page_id(), self.page_id());
-        let moved = match to_right {
-            true => cut.position..self.count(),
-            false => {
-                std::mem::swap(&mut giver, &mut other);
-                0..cut.position
-            }
-        };
-        let mut records = Vec::new();
+        self.half_into(&split, !to_right, giver, self.page_id());
+        let moved = if to_right { cut.position..self.count() } else { 0..cut.position };
+        let mut records = Vec::with_capacity(PAGE_SIZE);
         moved.for_each(|position| encode(self.item(position), &mut records));
-        let mut new_taker = other;
-        take(taker, !to_right, &cut.separator, &records, &mut new_taker).ok()?;
+        take(taker, !to_right, &cut.separator, &records, new_taker).ok()?;
         // The leaf that gets the new record, and its place there.
         let stays = cut.pending_left == to_right;
-        let target = if stays { &giver } else { &new_taker };
+        let target = if stays { giver } else { new_taker };
         let position = match cut.pending_left {
             true if !stays => taker.count() + new.position,
             true => new.position,
             false => new.position - cut.position,
         };
-        let mut probe = PageImage::zeroed();
-        probe.0.copy_from_slice(&target.0);
-        let value = [0; MAX_RECORD];
-        NodeMut::new(&mut PageMut::of_image(&mut probe))
-            .insert_leaf(position, new.key, &value[..new.value_len], false)
-            .ok()?;
-        Some(Shift {
-            position: cut.position,
-            separator: cut.separator,
-            records,
-            giver,
-            taker: new_taker,
+        let fits = NodeView::from(&*target).has_room(new) || {
+            // Another prefix may make room.
+            let mut probe = PageImage(target.0);
+            let value = [0; MAX_RECORD];
+            NodeMut::new(&mut PageMut::of_image(&mut probe))
+                .insert_leaf(position, new.key, &value[..new.value_len], false)
+                .is_ok()
+        };
+        fits.then_some(Shift { position: cut.position, separator: cut.separator, records })
+    }
+
+    /// True if a new record finds room in this leaf under the prefix that it has.
+    fn has_room(self, new: Pending<'_>) -> bool {
+        new.key.strip_prefix(self.prefix()).is_some_and(|suffix| {
+            self.free_bytes() >= round8(new.value_len + tail_of(suffix).len()) + LEAF_ENTRY
         })
     }
 
@@ -94,8 +87,8 @@ impl<'a> NodeView<'a> {
     /// leaf.
     pub(crate) fn right_part(self, position: usize, separator: &[u8]) -> Option<Box<PageImage>> {
         let split = self.split_at(position, separator)?;
-        let (mut left, mut right) = (PageImage::zeroed(), PageImage::zeroed());
-        self.split_into(&split, &mut left, &mut right, self.page_id(), self.page_id());
+        let mut right = PageImage::zeroed();
+        self.half_into(&split, true, &mut right, self.page_id());
         Some(right)
     }
 }

@@ -213,15 +213,19 @@ impl<'a> NodeView<'a> {
         left_page: PageId,
         right_page: PageId,
     ) {
-        let (left_piece, right_piece) = self.halves(split.position);
-        let (left_outline, right_outline) = self.outlines(&split.separator);
-        for (image, page, outline, piece, plan) in [
-            (left, left_page, left_outline, left_piece, &split.plans[0]),
-            (right, right_page, right_outline, right_piece, &split.plans[1]),
-        ] {
-            self.begin(image, page);
-            outline.lay_out_as(plan, image, piece.items(), children(&[piece]));
-        }
+        self.half_into(split, false, left, left_page);
+        self.half_into(split, true, right, right_page);
+    }
+
+    /// As [`NodeView::split_into`], for the right half or the left one.
+    pub(crate) fn half_into(self, split: &Split, right: bool, image: &mut PageImage, page: PageId) {
+        let (pieces, outlines) = (self.halves(split.position), self.outlines(&split.separator));
+        let (piece, outline, plan) = match right {
+            false => (pieces.0, outlines.0, &split.plans[0]),
+            true => (pieces.1, outlines.1, &split.plans[1]),
+        };
+        self.begin(image, page);
+        outline.lay_out_as(plan, image, piece.items(), children(&[piece]));
     }
 
     /// Builds a node of the same kind, level and tree with another page id, fences and entries.

@@ -118,7 +118,12 @@ impl Row {
         let Some(taker) = self.leaves.get(other) else { return false };
         let giver = &self.leaves[index];
         let view = NodeView::from(&**giver);
-        let Some(shift) = view.choose_shift(NodeView::from(&**taker), new, to_right) else {
+        // Old contents do no harm.
+        let mut images = [(); 2].map(|()| Box::new(PageImage([0xa5; PAGE_SIZE])));
+        let [new_giver, new_taker] = &mut images;
+        let taker_view = NodeView::from(&**taker);
+        let shift = view.choose_shift(taker_view, new, to_right, [new_giver, new_taker]);
+        let Some(shift) = shift else {
             return false;
         };
         let (position, separator) = (shift.position, &shift.separator[..]);
@@ -127,7 +132,7 @@ impl Row {
             false => Op::KeepRight { position, separator },
         };
         let taken = Op::Take { at_right: !to_right, fence: separator, records: &shift.records };
-        for (before, op, after) in [(giver, kept, &shift.giver), (taker, taken, &shift.taker)] {
+        for (before, op, after) in [(giver, kept, &images[0]), (taker, taken, &images[1])] {
             let mut image = before.clone();
             let (code, front, parts) = op.parts();
             let payload = [front.bytes(), parts[0], parts[1]].concat();
@@ -139,8 +144,7 @@ impl Row {
                 let _ = redo(&mut image, node_ref(before).page_id(), code, &payload[..len]);
             }
         }
-        self.leaves[index] = shift.giver;
-        self.leaves[other] = shift.taker;
+        [self.leaves[index], self.leaves[other]] = images;
         self.verify(index);
         self.verify(other);
         true
