@@ -401,9 +401,10 @@ impl Options {
         self
     }
 
-    /// The device writes 4 KiB as a whole or not at all, even when power fails: pages need not be
-    /// logged in full at their first change after a checkpoint. Not with [`IoKind::Buffered`].
-    /// Default false.
+    /// The device writes each block of 4 KiB as a whole or not at all, even when power fails, also
+    /// where one command writes many blocks: pages need not be logged in full at their first change
+    /// after a checkpoint. This is a promise of the caller, nothing checks it. Not with
+    /// [`IoKind::Buffered`]. Default false.
     pub fn atomic_page_writes(mut self, atomic: bool) -> Self {
         self.atomic_pages = atomic;
         self
