@@ -22,7 +22,7 @@ use wattle::{
     io::{Fault, FaultPlan, MemoryStorage, Op, SimStorage, Storage, Unit},
 };
 use wattle_tests::harness::{
-    Asked, Device, Watchdog, assert_verified, eventually, rounds, unlogged_pool,
+    Asked, Device, Watchdog, assert_verified, eventually, rounds, small_pool, unlogged_pool,
 };
 
 /// Frames of the pools: much less than the data.
@@ -570,6 +570,53 @@ fn closing_is_all_or_nothing_at_whatever_write_or_sync_it_fails() {
         }
     }
     panic!("closing never succeeded");
+}
+
+/// More changed pages than one thread writes together, so that two threads write them at the end.
+#[test]
+fn closing_with_many_changed_pages_loses_nothing_at_whatever_write_it_fails() {
+    const RECORDS: u32 = 3000;
+    let pool = |is_logged: bool| if is_logged { small_pool(3000) } else { unlogged_pool(3000) };
+    let mut failed = 0;
+    for (is_logged, n) in [false, true].into_iter().flat_map(|is_logged| {
+        [1, 2, 200, 256, 257, 300, 513, 700, 1_000_000].map(|n| (is_logged, n))
+    }) {
+        let what = format!("log {is_logged}, write {n}");
+        let storage = Arc::new(SimStorage::new(FaultPlan::new(23)));
+        let engine = Device::sim(&storage).open(pool(is_logged)).expect("open");
+        let tree = engine.tree("tree").expect("tree");
+        let session = engine.session().expect("session");
+        for record in 0..RECORDS {
+            let key = record.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            session.put(&tree, &key, &[record as u8; 900]).expect("put");
+        }
+        drop((session, tree));
+        let before = storage.counters();
+        storage.set_plan(FaultPlan::new(23).from(Op::Write, n, IO));
+        let outcome = engine.close();
+        let writes = storage.counters().writes - before.writes;
+        assert!(writes > 768, "{what}: {writes} writes are no test of two threads");
+        storage.heal();
+        match Device::sim(&storage).open(pool(is_logged)) {
+            Ok(engine) => {
+                let (tree, session) = (engine.tree("tree").expect("tree"), engine.session());
+                let session = session.expect("session");
+                for record in 0..RECORDS {
+                    let key = record.wrapping_mul(0x9e37_79b9).to_be_bytes();
+                    let found = session.get(&tree, &key).expect("get");
+                    assert!(found == Some(vec![record as u8; 900]), "{what}: record {record}");
+                }
+                drop(session);
+                assert_verified(&engine);
+            }
+            Err(error) => {
+                assert!(!is_logged && outcome.is_err(), "{what}: {error}");
+                assert!(matches!(error, Error::NotClosed { .. }), "{what}: {error:?}");
+            }
+        }
+        failed += u32::from(outcome.is_err());
+    }
+    assert_eq!(failed, 16, "closings that fail");
 }
 
 #[test]
