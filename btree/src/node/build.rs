@@ -79,9 +79,7 @@ impl NodeOutline<'_> {
         mut lengths: [[u16; 2]; N],
         items: impl Iterator<Item = Item<'i>> + Clone,
     ) -> Result<Plan, Full> {
-        let mut count = 0;
-        let mut shortest = MAX_KEY;
-        let mut last = None;
+        let (mut count, mut shortest, mut last) = (0, MAX_KEY, None);
         items.clone().for_each(|item| {
             if let Some(lengths) = lengths.get_mut(count) {
                 *lengths = [item.key_len() as u16, item.value.len() as u16];
