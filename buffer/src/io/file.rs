@@ -266,10 +266,12 @@ impl PageFile {
         run: &[PageWrite<'_>],
         mut note: impl FnMut(io::Result<()>),
     ) {
-        let images: Vec<_> = run.iter().map(|write| write.image).collect();
         let whole = match run {
             [] | [_] => 0,
-            [first, ..] => self.write_some(first.page, &images).unwrap_or(0),
+            [first, ..] => {
+                let images: Vec<_> = run.iter().map(|write| write.image).collect();
+                self.write_some(first.page, &images).unwrap_or(0)
+            }
         };
         self.write_rest(run, whole, &mut note);
     }
